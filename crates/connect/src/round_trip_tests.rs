@@ -17,7 +17,7 @@ use arrow::datatypes::{
     Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use millstream_contract::sink::{Sink, Writers};
+use millstream_contract::sink::{ONLY_INTERVAL, Sink, Writers};
 use millstream_contract::table::{OpenOptions, SplitPoll, Table, TableOptions};
 
 use crate::files::FileSink;
@@ -54,7 +54,7 @@ fn through_a_file(batches: &[RecordBatch], directory: &Path, options: &Options) 
         sink.write(0, batch, true).unwrap();
     }
     sink.finish().unwrap();
-    sink.commit(&sink.prepare().unwrap()).unwrap();
+    sink.commit(&sink.prepare(ONLY_INTERVAL).unwrap()).unwrap();
     let file = directory.join("part-0-0");
     let table = FileTable::from_options(&table_options(&schema, &file, options)).unwrap();
     let all: Vec<usize> = (0..schema.fields().len()).collect();

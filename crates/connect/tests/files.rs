@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
 use millstream_connect::{FileSink, Registry};
-use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::sink::{ONLY_INTERVAL, RowOrder, Sink, Writers};
 use millstream_contract::table::{Connectors, TableOptions};
 
 use crate::support::Directory;
@@ -59,7 +59,7 @@ fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
 
 /// Ends the job's last interval.
 fn commit(sink: &dyn Sink) -> millstream_contract::Result<()> {
-    sink.commit(&sink.prepare()?)
+    sink.commit(&sink.prepare(ONLY_INTERVAL)?)
 }
 
 type Given<'a> = &'a [(&'a str, &'a str)];

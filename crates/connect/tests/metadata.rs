@@ -14,7 +14,7 @@ use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use arrow::ipc::writer::FileWriter;
 use millstream_connect::Registry;
-use millstream_contract::sink::Writers;
+use millstream_contract::sink::{ONLY_INTERVAL, Writers};
 use millstream_contract::table::{
     Connectors, OpenOptions, Position, Split, SplitPoll, Table, TableOptions,
 };
@@ -78,7 +78,7 @@ fn written(directory: &Path, format: &str) -> (String, Vec<(i64, i64)>) {
     sink.open(&rows.schema(), Writers { process: 0, workers: 1, memory_bytes: 1 << 30 }).unwrap();
     parts.iter().for_each(|part| sink.write(0, part, true).unwrap());
     sink.finish().unwrap();
-    sink.commit(&sink.prepare().unwrap()).unwrap();
+    sink.commit(&sink.prepare(ONLY_INTERVAL).unwrap()).unwrap();
     ("out/part-0-0".into(), numbered)
 }
 

@@ -21,6 +21,7 @@ pub mod inferred;
 pub mod interval;
 pub mod nested;
 pub mod plan;
+mod position;
 pub mod pruning;
 pub mod rows;
 pub mod settings;

@@ -1,4 +1,16 @@
 //! Sinks: where result rows go.
+//!
+//! **Intervals.** Rows become visible interval by interval. [`Sink::prepare`] ends an interval,
+//! after its last row and before the first row of the next interval. [`Sink::commit`] shows the
+//! interval. A job may end many intervals, and has said so before ([`Manner::intervals`]); any
+//! other job has a single interval, the whole job. Intervals are committed in order, but the next
+//! may be prepared before. After a crash, a new sink commits again what was prepared last, and is
+//! opened then. No row of an interval without a commit is visible, prepared or not.
+//!
+//! A sink that cannot take rows back (a terminal, a pipe, a socket, the memory of a program) shows
+//! rows when they are written, or at the latest in `prepare`. Its [`Prepared`] has no parts. After
+//! a crash such a sink gets the rows of the last interval again: each row at least once. Every
+//! other sink shows each row exactly once.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -48,13 +60,20 @@ pub struct Manner {
     pub overwrites: bool,
     /// The rows come from an endless query.
     pub endless: bool,
+    /// The job ends many intervals, and no row is to be visible before the commit of its interval.
+    pub intervals: bool,
 }
+
+/// Number of the interval of a job that has no other.
+pub const ONLY_INTERVAL: u64 = 1;
 
 /// Sealed rows of [`Sink::prepare`]: small enough to be kept in a checkpoint, and sufficient for
 /// [`Sink::commit`], also in another process after a crash. Empty for a sink whose rows are visible
 /// as soon as they are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
+    /// The number of the interval.
+    pub interval: u64,
     /// In the order of sealing.
     pub sealed: Vec<Sealed>,
 }
@@ -106,14 +125,15 @@ pub trait Sink: Send + Sync + Debug {
     fn finish(&self) -> Result<()>;
     /// Ends an interval: seals the rows since the interval before, so that they outlast a crash and
     /// grow no further, and returns the sealed parts. Later rows belong to the next interval. The
-    /// end of a job is the end of its last interval. A sink that was not opened, since another
-    /// process's sink took its rows, has nothing to seal.
-    fn prepare(&self) -> Result<Prepared> {
-        Ok(Prepared::default())
+    /// end of a job is the end of its last interval. `interval` is a number above those of all
+    /// intervals that the job, or the job before its restart, has committed. A sink that was not
+    /// opened, since another process's sink took its rows, has nothing to seal.
+    fn prepare(&self, interval: u64) -> Result<Prepared> {
+        Ok(Prepared { interval, sealed: Vec::new() })
     }
-    /// Makes prepared rows visible. A second call is harmless, also by a sink that was made again
-    /// after a crash and commits its job's prepared rows before the sink is opened. At the end of a
-    /// job this is called after all processes have finished their sinks.
+    /// Makes prepared rows visible. A second call changes nothing, also by a sink that was made
+    /// again after a crash and commits its job's prepared rows before the sink is opened. At the
+    /// end of a job this is called after all processes have finished their sinks.
     fn commit(&self, _prepared: &Prepared) -> Result<()> {
         Ok(())
     }
@@ -141,7 +161,7 @@ pub fn mark_all(sinks: &[Arc<dyn Sink>]) -> Result<()> {
 /// tables.
 pub fn commit_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
     for (number, sink) in sinks.iter().enumerate() {
-        let prepared = sink.prepare();
+        let prepared = sink.prepare(ONLY_INTERVAL);
         let committed = prepared.and_then(|prepared| sink.commit(&prepared).map(|()| prepared));
         let error = match committed {
             Ok(prepared) => {

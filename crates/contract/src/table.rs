@@ -19,6 +19,7 @@ use crate::declaration::{Declaration, DeclaredTime};
 use crate::decoding::value_bytes;
 use crate::error::{Error, Result};
 use crate::expr::Evaluate;
+pub use crate::position::{JobPositions, Position, Positions, ShownName};
 use crate::pruning::Pruning;
 
 /// A named collection of splits with one schema.
@@ -64,6 +65,29 @@ pub trait Table: Send + Sync + Debug {
     fn with_splits(&self, _splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
         None
     }
+    /// Splits that have come since the table was opened, apart from the splits that `is_known` by
+    /// name. The process that starts a job asks now and then while the job runs, and tells all
+    /// processes. Each process opens the new splits with [`Table::with_splits`] and
+    /// [`Table::open`]. A split keeps its name and never goes. Must not wait.
+    fn added_splits(&self, _is_known: &dyn Fn(&str) -> bool) -> Result<AddedSplits> {
+        Ok(AddedSplits::Never)
+    }
+    /// Tells the table that a restarted job will not ask for the records before these positions,
+    /// by the names of splits: all that came of these records is durable. A source outside may
+    /// forget the records, or answer their senders. Called with the splits that this process has
+    /// opened, any number of times: positions never go back, and the same may come again.
+    fn committed(&self, _positions: &Positions) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Answer of a table to the question for new splits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddedSplits {
+    /// The splits that were opened are all that there will be.
+    Never,
+    /// These are new, if any; others may follow.
+    New(Vec<SplitSpec>),
 }
 
 /// An input that can be read only once.
@@ -92,6 +116,8 @@ pub struct OpenOptions {
     /// By split name: the position where reading begins, from [`Split::position`]. Other splits
     /// begin with their first records.
     pub from: Positions,
+    /// The names of splits in `from`.
+    pub shown: ShownName,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
     /// Conditions over the columns that are read, all of which are TRUE on each row that counts. A
@@ -116,6 +142,7 @@ impl OpenOptions {
             process: 0,
             processes: 1,
             from: Positions::new(),
+            shown: ShownName::default(),
             pruning: Pruning::default(),
             conditions: Vec::new(),
             dictionaries: Vec::new(),
@@ -141,23 +168,13 @@ impl OpenOptions {
 
     /// The position where the split of this name begins.
     pub fn from(&self, name: &str) -> Position {
-        self.from.get(name).cloned().unwrap_or_default()
+        self.from.get(&self.shown.of(name)).cloned().unwrap_or_default()
     }
-}
 
-/// A place between two records of a split, from which reading can go on: in another process, after
-/// a restart. What the numbers mean is the split's affair, for example an offset in bytes and the
-/// number of its line. Without numbers it is the beginning.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position(pub Vec<u64>);
-
-/// Positions of splits, by name.
-pub type Positions = BTreeMap<String, Position>;
-
-impl Position {
-    /// Before the first record.
-    pub fn is_beginning(&self) -> bool {
-        self.0.is_empty()
+    /// The same options for a table of which only this split is opened, at a position.
+    pub fn at(&self, name: &str, position: Position) -> OpenOptions {
+        let from = Positions::from([(self.shown.of(name), position)]);
+        OpenOptions { from, ..self.clone() }
     }
 }
 
@@ -221,7 +238,8 @@ pub struct Extent {
 
 /// An ordered sequence of records.
 pub trait Split: Send {
-    /// For messages: a path, or `generator ysb, shard 3`.
+    /// Name of the split, for messages and positions: a path, or `generator ysb, shard 3`. Unique
+    /// within the table, and the same from one start to the next, whatever other splits there are.
     fn name(&self) -> &str;
     /// How much there is, for example in bytes, if all processes of a job have to find as much.
     fn extent(&self) -> Option<u64> {
@@ -240,8 +258,8 @@ pub trait Split: Send {
     fn notice(&mut self) -> Option<String> {
         None
     }
-    /// The position after the last chunk that was handed out. A split opened there continues with
-    /// the next chunk.
+    /// The position after the last chunk that was handed out; before the first, the position where
+    /// the split was opened. A split opened there continues with the next chunk.
     fn position(&self) -> Position;
     /// How much has been handed out, and how much there is; `None` if that is not known. Asked
     /// after each [`Split::poll_next`], for reports to people, so it must be cheap.

@@ -4,8 +4,9 @@
 //! Everything else is passed on to what is inside. A method that is added to [`Table`], [`Split`],
 //! [`Chunk`] or [`Sink`] with a default has to be added here.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use arrow::array::{AsArray, RecordBatch, StringArray};
@@ -15,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::plan::PLACE;
 use crate::sink::{Manner, Prepared, RowOrder, Sink, Writers};
 use crate::table::{
-    Chunk, Decoded, Extent, LeftOut, OpenOptions, Places, Position, ReadOnce, Sharing, Split,
-    SplitPoll, SplitSpec, Table,
+    AddedSplits, Chunk, Decoded, Extent, LeftOut, OpenOptions, Places, Position, Positions,
+    ReadOnce, Sharing, ShownName, Split, SplitPoll, SplitSpec, Table,
 };
 
 /// Replaced texts. Defaults leave a text as it is.
@@ -47,6 +48,9 @@ pub trait Words: Send + Sync + Debug {
 pub struct Wrapped<W> {
     inner: Arc<dyn Table>,
     words: Arc<W>,
+    /// Own names of the opened splits, by their names in other words; also of splits that came
+    /// later.
+    names: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 /// Hides the inner table, whose debug text may show words that are to stay hidden.
@@ -59,11 +63,11 @@ impl<W: Words> Debug for Wrapped<W> {
 impl<W: Words + 'static> Wrapped<W> {
     /// Around `inner`.
     pub fn new(inner: Arc<dyn Table>, words: Arc<W>) -> Wrapped<W> {
-        Wrapped { inner, words }
+        Wrapped { inner, words, names: Arc::default() }
     }
 
     fn around(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
-        Arc::new(Wrapped { inner, words: self.words.clone() })
+        Arc::new(Wrapped { inner, words: self.words.clone(), names: self.names.clone() })
     }
 }
 
@@ -90,10 +94,16 @@ impl<W: Words + 'static> Table for Wrapped<W> {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let splits = self.inner.open(projection, options).map_err(|e| self.words.error(e))?;
+        let (words, outer) = (self.words.clone(), options.shown.clone());
+        let shown = ShownName::by(move |name| outer.of(&words.place(name)));
+        let options = OpenOptions { shown, ..options.clone() };
+        let splits = self.inner.open(projection, &options).map_err(|e| self.words.error(e))?;
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let wrap = |(number, inner): (usize, Box<dyn Split>)| -> Box<dyn Split> {
+            let name = self.words.place(inner.name().to_string());
+            names.insert(name.clone(), inner.name().to_string());
             Box::new(WrappedSplit {
-                name: self.words.place(inner.name().to_string()),
+                name,
                 remark: self.words.remark(number == 0, inner.remark()),
                 words: self.words.clone(),
                 inner,
@@ -112,6 +122,18 @@ impl<W: Words + 'static> Table for Wrapped<W> {
 
     fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
         Some(self.around(self.inner.with_splits(splits)?))
+    }
+
+    fn added_splits(&self, is_known: &dyn Fn(&str) -> bool) -> Result<AddedSplits> {
+        let is_known = |name: &str| is_known(&self.words.place(name.to_string()));
+        self.inner.added_splits(&is_known).map_err(|e| self.words.error(e))
+    }
+
+    fn committed(&self, positions: &Positions) -> Result<()> {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let own = |shown: &String| names.get(shown).unwrap_or(shown).clone();
+        let positions = positions.iter().map(|(name, position)| (own(name), position.clone()));
+        self.inner.committed(&positions.collect()).map_err(|e| self.words.error(e))
     }
 }
 
@@ -257,8 +279,8 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.words.remark(true, self.inner.remark().as_deref())
     }
 
-    fn prepare(&self) -> Result<Prepared> {
-        self.inner.prepare().map_err(|error| self.words.error(error))
+    fn prepare(&self, interval: u64) -> Result<Prepared> {
+        self.inner.prepare(interval).map_err(|error| self.words.error(error))
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {

@@ -28,7 +28,7 @@ use crate::shared::Shared;
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
-use crate::table::Positions;
+use crate::table::JobPositions;
 use crate::worker::Worker;
 use compile::Compiled;
 use millstream_operators::budget::Budget;
@@ -72,10 +72,13 @@ impl Stopper {
         Stats { rows, ..Stats::default() }
     }
 
-    /// By name: the positions of the splits that this process reads, before the first record that
-    /// no worker has finished. A job whose tables are opened there
+    /// Positions of all splits that this process reads, before the first record that no worker has
+    /// finished. A job whose tables are opened there
     /// ([`OpenOptions::from`](crate::table::OpenOptions)) reads the rest.
-    pub fn positions(&self) -> Positions {
+    ///
+    /// # Errors
+    /// A table has two splits of one name.
+    pub fn positions(&self) -> Result<JobPositions> {
         self.0.intake.positions()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::{BlackholeSink, CollectSink};
-use millstream_contract::sink::{RowOrder, Sink, Writers, publish_all};
+use millstream_contract::sink::{ONLY_INTERVAL, RowOrder, Sink, Writers, publish_all};
 use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
 
@@ -281,6 +281,6 @@ pub fn write_answer(sink: &dyn Sink, rows: &RecordBatch) -> Result<u64, Failure>
         written => written?,
     }
     sink.finish()?;
-    sink.commit(&sink.prepare()?)?;
+    sink.commit(&sink.prepare(ONLY_INTERVAL)?)?;
     Ok(rows.num_rows() as u64)
 }

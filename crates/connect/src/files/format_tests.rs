@@ -15,7 +15,7 @@ use arrow::array::{
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use arrow::ipc::reader::FileReader;
-use millstream_contract::sink::{Sink, Writers};
+use millstream_contract::sink::{ONLY_INTERVAL, Sink, Writers};
 use millstream_contract::table::TableOptions;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -93,7 +93,7 @@ fn write_within(
         sink.write(0, batch, true).unwrap();
     }
     sink.finish().unwrap();
-    sink.commit(&sink.prepare().unwrap()).unwrap();
+    sink.commit(&sink.prepare(ONLY_INTERVAL).unwrap()).unwrap();
 }
 
 fn read_parquet(path: &Path) -> (RecordBatch, usize) {

@@ -15,7 +15,9 @@
 //! at the end of the job, so that a result is either complete or absent. (Files are renamed in
 //! sequence. A process that is killed at that moment has renamed only some of them, and the job
 //! ends with an error.) With a rolling policy, a file is renamed as soon as it is rolled; files
-//! that are open at the end of the job are renamed when the job ends well.
+//! that are open at the end of the job are renamed when the job ends well. A job of many intervals
+//! completes its files at the end of each interval and renames them when the interval is committed,
+//! with or without a rolling policy.
 //!
 //! **Files of former jobs.** Complete files stay, and are never written to: a job adds files of
 //! higher numbers. `INSERT OVERWRITE` removes complete files when all new files have their final
@@ -148,6 +150,7 @@ impl FileSink {
             directory: self.settings.directory.clone(),
             encoding: self.settings.encoding.clone(),
             rolling: self.settings.rolling,
+            intervals: self.manner().intervals,
             partitions: Partitions::new(&self.settings.partitioned_by, schema)?,
             open_max: (OPEN_FILES / workers).max(OPEN_FILES_MIN),
             held_max: (held / workers).max(HELD_BYTES_MIN),
@@ -207,7 +210,8 @@ impl Sink for FileSink {
     fn remark(&self) -> Option<String> {
         let directory = &self.settings.directory;
         let mut remarks = Vec::new();
-        if self.manner().endless && self.settings.rolling.is_none() {
+        let is_shown_late = self.settings.rolling.is_none() && !self.manner().intervals;
+        if self.manner().endless && is_shown_late {
             remarks.push(ENDLESS.to_string());
         }
         if let Some(OpenSink { found, is_first: true, .. }) = self.opened.get() {
@@ -251,10 +255,10 @@ impl Sink for FileSink {
         self.workers().iter().try_for_each(|worker| locked(worker).seal_all())
     }
 
-    fn prepare(&self) -> Result<Prepared> {
+    fn prepare(&self, interval: u64) -> Result<Prepared> {
         self.finish()?;
         let sealed = self.workers().iter().flat_map(|worker| locked(worker).take_sealed());
-        Ok(Prepared { sealed: sealed.collect() })
+        Ok(Prepared { interval, sealed: sealed.collect() })
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {

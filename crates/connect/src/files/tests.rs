@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use millstream_contract::Result;
-use millstream_contract::sink::{Prepared, Sink, Writers};
+use millstream_contract::sink::{ONLY_INTERVAL, Prepared, Sink, Writers};
 use millstream_contract::table::{Connectors, TableOptions};
 
 use super::FileSink;
@@ -95,7 +95,7 @@ fn opened(folder: &Folder, by: &[&str], more: &[(&str, &str)]) -> FileSink {
 
 fn end(sink: &FileSink) -> Result<Prepared> {
     sink.finish()?;
-    let prepared = sink.prepare()?;
+    let prepared = sink.prepare(ONLY_INTERVAL)?;
     sink.commit(&prepared)?;
     Ok(prepared)
 }
@@ -239,7 +239,7 @@ fn what_was_prepared_is_committed_by_a_sink_that_was_made_again() {
         let folder = Folder::new("prepared");
         let first = opened(&folder, by, &[]);
         first.write(0, &rows(&[(1, "a")]), true).unwrap();
-        let prepared = first.prepare().unwrap();
+        let prepared = first.prepare(ONLY_INTERVAL).unwrap();
         // Of the next interval; a crash loses it.
         first.write(0, &rows(&[(2, "a")]), true).unwrap();
         assert!(folder.visible().is_empty());
@@ -261,9 +261,10 @@ fn intervals_follow_each_other() {
     let sink = opened(&folder, &[], &[]);
     for n in 1..=3 {
         sink.write(0, &rows(&[(n, "a")]), true).unwrap();
-        sink.commit(&sink.prepare().unwrap()).unwrap();
+        sink.commit(&sink.prepare(n as u64).unwrap()).unwrap();
     }
-    assert_eq!(sink.prepare().unwrap(), Prepared::default(), "an interval without rows");
+    let empty = Prepared { interval: 4, sealed: vec![] };
+    assert_eq!(sink.prepare(4).unwrap(), empty, "an interval without rows");
     let whole =
         [("part-0-0", "n,s\n1,a\n"), ("part-0-0-1", "n,s\n2,a\n"), ("part-0-0-2", "n,s\n3,a\n")];
     assert_eq!(folder.files(), texts(&whole));

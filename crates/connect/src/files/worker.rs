@@ -23,6 +23,8 @@ pub(super) struct Common {
     pub(super) directory: Directory,
     pub(super) encoding: Encoding,
     pub(super) rolling: Option<Rolling>,
+    /// Whether files are shown at the end of each interval.
+    pub(super) intervals: bool,
     pub(super) partitions: Partitions,
     /// For each worker: files that are open at once, and memory of rows that wait in them.
     pub(super) open_max: usize,
@@ -32,7 +34,12 @@ pub(super) struct Common {
 impl Common {
     /// Whether a worker writes a single file.
     pub(super) fn is_plain(&self) -> bool {
-        self.rolling.is_none() && self.partitions.depth() == 0
+        self.rolling.is_none() && self.partitions.depth() == 0 && !self.intervals
+    }
+
+    /// Whether files are shown as they are rolled.
+    fn shows_rolled(&self) -> bool {
+        self.rolling.is_some() && !self.intervals
     }
 }
 
@@ -207,7 +214,7 @@ impl Worker {
 
     /// Shows what is sealed, where files are shown as they are rolled.
     fn publish(&mut self) -> Result<()> {
-        if self.common.rolling.is_none() {
+        if !self.common.shows_rolled() {
             return Ok(());
         }
         let sealed = std::mem::take(&mut self.sealed);

@@ -64,8 +64,7 @@ impl LaterSplit {
         let open = match self.open.take() {
             Some(open) => open,
             None => {
-                let mut options = self.options.clone();
-                options.from.insert(self.file.name.to_string(), self.position.clone());
+                let options = self.options.at(&self.file.name, self.position.clone());
                 self.table.open_file(&self.file, self.place, &self.projection, &options)?
             }
         };

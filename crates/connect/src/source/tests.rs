@@ -204,7 +204,8 @@ fn any_position_plus_the_rest_is_the_whole() {
             let splits = table.open(&[0], &options).unwrap().len();
             for split in 0..splits {
                 let mut whole = table.open(&[0], &options).unwrap().remove(split);
-                let (mut before, mut places) = (Vec::new(), vec![(0, Position::default())]);
+                let beginnings = vec![(0, Position::default()), (0, whole.position())];
+                let (mut before, mut places) = (Vec::new(), beginnings);
                 while let Some(values) = next(&mut *whole) {
                     before.extend(values);
                     places.push((before.len(), whole.position()));

@@ -20,7 +20,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::FormatOptions;
 use millstream_contract::settings::closest;
-use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::sink::{Prepared, RowOrder, Sink, Writers};
 use millstream_contract::{Error, Result};
 
 pub(crate) use self::csv::PLAIN;
@@ -208,6 +208,12 @@ impl Sink for TextSink {
             table.finish(buffer);
         }
         inner.flush()
+    }
+
+    /// Shows the rows of the interval, which cannot be taken back.
+    fn prepare(&self, interval: u64) -> Result<Prepared> {
+        self.lock().flush()?;
+        Ok(Prepared { interval, ..Prepared::default() })
     }
 }
 

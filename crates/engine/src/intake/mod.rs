@@ -23,9 +23,10 @@ mod watermark;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
+use crate::error::{Error, Result};
 use crate::network::Net;
 use crate::roles::{Place, Reading};
-use crate::table::{Positions, Sharing, Split};
+use crate::table::{JobPositions, Sharing, Split};
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
 use source::{SourceIn, SourceState};
@@ -146,7 +147,8 @@ impl Intake {
                     Sharing::ByChunk if preparer.has_clock() => Sharing::Whole,
                     sharing => sharing,
                 };
-                states.push(SplitState::new(elsewhere(states.len(), sharing), now));
+                let elsewhere = elsewhere(states.len(), sharing);
+                states.push(SplitState::new(elsewhere, now, split.position()));
                 splits.push(SplitIn {
                     name: split.name().to_string(),
                     extent: split.extent(),
@@ -200,17 +202,34 @@ impl Intake {
         self.splits.iter().map(described).collect()
     }
 
-    /// By name: the positions of the splits that this process reads, before the first record that
-    /// no worker has finished. A job goes on there
-    /// ([`OpenOptions::from`](crate::table::OpenOptions)).
-    pub(crate) fn positions(&self) -> Positions {
+    /// Positions of all splits that this process reads, before the first record that no worker has
+    /// finished. A job goes on there ([`OpenOptions::from`](crate::table::OpenOptions)).
+    ///
+    /// # Errors
+    /// A table has two splits of one name.
+    pub(crate) fn positions(&self) -> Result<JobPositions> {
         let state = self.lock();
-        let position = |(number, split): (usize, &SplitIn)| {
-            let s = &state.splits[number];
-            let position = s.position(state.chunks_done(number)).filter(|_| !s.elsewhere)?;
-            Some((split.name.clone(), position.clone()))
-        };
-        self.splits.iter().enumerate().filter_map(position).collect()
+        let mut all = JobPositions::new();
+        for (number, source) in self.sources.iter().enumerate() {
+            let equals = self.sources[..number].iter().filter(|other| other.name == source.name);
+            let table = match equals.count() {
+                0 => source.name.clone(),
+                before => format!("{}.{}", source.name, before + 1),
+            };
+            let positions = all.entry(table).or_default();
+            for split in self.splits_of(number).filter(|split| !state.splits[*split].elsewhere) {
+                let position = state.splits[split].position(state.chunks_done(split));
+                let name = &self.splits[split].name;
+                if positions.insert(name.clone(), position).is_some() {
+                    return Err(Error::Data {
+                        place: format!("table '{}'", source.name),
+                        message: format!("two splits have the name '{name}'"),
+                        help: "give each split a name of its own".into(),
+                    });
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// A split's name, for messages.

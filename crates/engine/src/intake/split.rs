@@ -89,8 +89,8 @@ pub(super) enum Chunk {
 }
 
 impl SplitState {
-    /// `elsewhere`: another process reads it.
-    pub(super) fn new(elsewhere: bool, now_us: i64) -> SplitState {
+    /// `elsewhere`: another process reads it. `position`: where it was opened.
+    pub(super) fn new(elsewhere: bool, now_us: i64, position: Position) -> SplitState {
         SplitState {
             elsewhere,
             ended_elsewhere: None,
@@ -100,7 +100,7 @@ impl SplitState {
             own_records: 0,
             bytes: 0,
             progress: None,
-            positions: VecDeque::new(),
+            positions: VecDeque::from([(0, position)]),
             watermark: BEGINNING,
             clock_us: i64::MIN,
             prepared: BTreeMap::new(),
@@ -150,9 +150,10 @@ impl SplitState {
     }
 
     /// The position behind so many chunks.
-    pub(super) fn position(&self, done: u64) -> Option<&Position> {
+    pub(super) fn position(&self, done: u64) -> Position {
         let mut latest_first = self.positions.iter().rev();
-        latest_first.find(|(chunks, _)| *chunks <= done).map(|(_, position)| position)
+        let last_done = latest_first.find(|(chunks, _)| *chunks <= done);
+        last_done.map(|(_, position)| position.clone()).unwrap_or_default()
     }
 
     /// Whether the split waits for the report of its end from other processes.

@@ -12,7 +12,7 @@ use super::*;
 use crate::error::Result;
 use crate::plan::{EventTime, Source, Tumble, Watermark};
 use crate::roles::Reading;
-use crate::table::{Chunk, OpenOptions, Position, Positions, SplitPoll, Table};
+use crate::table::{Chunk, OpenOptions, Position, SplitPoll, Table};
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::prepare::Preparer;
 use millstream_operators::stamped::Stamped;

@@ -14,7 +14,7 @@ use crate::pruning::Pruning;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::{OpenOptions, Positions, Table};
+use crate::table::{OpenOptions, Positions, ShownName, Table};
 use millstream_operators::budget::Budget;
 use millstream_operators::prepare::Preparer;
 
@@ -34,6 +34,7 @@ pub(super) fn origins(
         process: place.process,
         processes: place.processes,
         from: Positions::new(),
+        shown: ShownName::default(),
         pruning: Pruning::default(),
         conditions: Vec::new(),
         dictionaries: Vec::new(),

@@ -1,9 +1,11 @@
 //! Scripts that are submitted: jobs, their handles and their rows, by public paths alone; and what
-//! is left of a job's state when it has ended ([`left`]); and functions of the
-//! program's own ([`functions`]).
+//! Submitted scripts: jobs, their handles and their rows, by public paths alone; functions of the
+//! program's own ([`functions`]); what is left of a job's state at its end ([`left`]); positions of
+//! a running job ([`positions`]).
 
 mod functions;
 mod left;
+mod positions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,7 +31,7 @@ impl Planner {
         let mut planned = self.plan(kind, statement)?;
         self.note(&planned, statement)?;
         let manner =
-            |output| Manner { overwrites: false, endless: is_endless(&planned.plan, output) };
+            |output| Manner { endless: is_endless(&planned.plan, output), ..Manner::default() };
         if let StatementKind::Query(_) = kind {
             for (number, name) in planned.left_out.iter().enumerate() {
                 let sink = self.sink_of(&Ident::new(name.clone()), manner(number + 1))?;
