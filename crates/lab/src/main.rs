@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use millstream_lab::bench::{Bench, CHILD, child};
+use millstream_lab::bench::Bench;
 use millstream_lab::processes::{NODE, node};
 
 #[derive(Parser)]
@@ -23,14 +23,6 @@ enum Command {
     /// A further process of a job: started by `bench`, which tells it what to do
     #[command(hide = true, name = NODE)]
     Node,
-    /// A process of `bench shuffle`, which starts it
-    #[command(hide = true, name = CHILD)]
-    ShuffleNode {
-        /// The options, as one word
-        options: String,
-        /// Its number
-        process: usize,
-    },
 }
 
 fn main() -> ExitCode {
@@ -39,7 +31,6 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Bench(bench) => bench.run(),
         Command::Node => node(),
-        Command::ShuffleNode { options, process } => child(&options, process),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{note, usage};
 use crate::run::{Run, record_bytes};
+use crate::shuffle::ShuffleMember;
 use crate::verify::VerifySink;
 use crate::{Failure, peak_rss_bytes};
 
@@ -37,8 +38,13 @@ pub struct Processes {
 /// The command by which the program starts itself as a further process of a job.
 pub const NODE: &str = "node";
 
+/// Start of this program for each process but the first.
+pub(crate) fn launch(processes: usize) -> Launch {
+    Launch::of_this_program(processes, vec![NODE.into()], Arc::new(|line: &str| note(&line)))
+}
+
 /// Ends the program if it does not end by itself soon after a process has failed.
-fn guard(interrupt: Interrupt) -> Guard {
+pub(crate) fn guard(interrupt: Interrupt) -> Guard {
     let reasons = interrupt.clone();
     let end = move || {
         interrupt.kill();
@@ -61,6 +67,10 @@ pub fn node() -> Result<(), Failure> {
 
 /// The part of a further process.
 fn member(process: usize, setup: &Setup, token: &Token) -> Result<Box<dyn Member>, Fault> {
+    if let Value::String(options) = &setup.task {
+        let options = options.parse().map_err(Fault::run)?;
+        return Ok(Box::new(ShuffleMember::new(&options, process, token)?));
+    }
     let task: WorkloadTask = serde_json::from_value(setup.task.clone())
         .map_err(|e| Fault::run(format!("process 0 sends a task that cannot be read: {e}")))?;
     let place = (process, setup.processes);
@@ -259,9 +269,7 @@ impl Table for Shares {
 /// Runs a workload on several processes.
 pub(crate) fn run(task: &WorkloadTask, processes: Processes) -> Result<Run, Failure> {
     let watch = |interrupt| Ok(guard(interrupt));
-    let log = Arc::new(|line: &str| note(&line));
-    let launch = Launch::of_this_program(processes.count, vec![NODE.into()], log);
-    let ran = launch.run(watch, |cluster| lead(cluster, task, processes));
+    let ran = launch(processes.count).run(watch, |cluster| lead(cluster, task, processes));
     ran.map_err(|early| match early {
         Early::Failed(reason, _) => Failure::Process(reason),
         Early::Own(failure) => failure,

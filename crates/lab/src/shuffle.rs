@@ -6,26 +6,20 @@ mod options;
 mod processes;
 mod report;
 
-use std::process::Command;
-
 use millstream::program::counted;
 use millstream_flow::shuffle::{Counters, Error};
 use serde_json::{Map, Value, json};
 
 pub use self::options::{COMPUTE_BYTES, Options, Pattern, ShuffleFailure, TUPLE_BYTES};
-pub use self::processes::{child, measure};
+pub use self::processes::{ShuffleMember, measure};
 pub use self::report::{NodeReport, Report};
 use crate::failure::{fail, print, usage};
+use crate::processes::{guard, launch};
 use crate::{Failure, provenance, round};
 
-/// Measures, and prints what came out. `command` starts a process of the measurement: it has to
-/// call [`child`].
-pub fn run(
-    options: &Options,
-    command: impl Fn(&Options, usize) -> Command,
-    as_json: bool,
-) -> Result<(), Failure> {
-    let report = measure(options, command).map_err(|failure| failed(&failure))?;
+/// Measures, and prints what came out.
+pub(crate) fn run(options: &Options, as_json: bool) -> Result<(), Failure> {
+    let report = measure(options, &launch(options.processes), guard).map_err(|e| failed(&e))?;
     match as_json {
         true => print(&Value::Object(object(&report)?).to_string()),
         false => print(&text(&report)),
@@ -36,6 +30,7 @@ pub fn run(
 pub fn failed(failure: &ShuffleFailure) -> Failure {
     match failure {
         ShuffleFailure::Options(_) => usage(failure),
+        ShuffleFailure::Process(reason) => Failure::Process(reason.clone()),
         ShuffleFailure::Shuffle(Error::Setting { name, value, why }) => {
             let option = match *name {
                 "depth" => "--buffers".to_string(),

@@ -1,31 +1,55 @@
-//! The benchmark, tiny, so that it cannot rot: its processes are this binary.
+//! The benchmark, tiny, so that it cannot rot: its processes are threads.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use millstream::program::cluster::{
+    Invitation, Launch, Launched, Launcher, Loopback, Node, ProcessFailure, Program, Setup,
+};
 use millstream_flow::shuffle::{Counters, Depth, Design, Error};
-use millstream_lab::shuffle::{Options, Pattern, ShuffleFailure, child, measure};
+use millstream_lab::shuffle::{Options, Pattern, Report, ShuffleFailure, ShuffleMember};
 
-const CHILD: &str = "MILLSTREAM_TEST_CHILD";
+/// Members as threads; they leave the job after a while, if there is one.
+struct Threads {
+    leave_after: Option<Duration>,
+}
 
-/// What this test's binary does as a process of the benchmark.
-#[test]
-fn as_child() {
-    let Ok(line) = std::env::var(CHILD) else { return };
-    let (options, process) = line.split_once(' ').unwrap();
-    let (input, output) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
-    match child(&options.parse().unwrap(), process.parse().unwrap(), input, output) {
-        Ok(()) | Err(ShuffleFailure::Orphan) => {}
-        Err(other) => panic!("{other}"),
+impl Launcher for Threads {
+    fn launch(&self, invitation: &Invitation) -> Result<Option<Box<dyn Launched>>, ProcessFailure> {
+        let (invitation, leave_after) = (invitation.clone(), self.leave_after);
+        thread::spawn(move || {
+            let token = invitation.token;
+            let node = Node::join(&Loopback, &invitation).unwrap();
+            if let Some(while_it_runs) = leave_after {
+                let job = node.abandon();
+                thread::spawn(move || {
+                    thread::sleep(while_it_runs);
+                    job.stop();
+                });
+            }
+            // Process 0 knows how it ended.
+            let _ = node.serve(|process, setup: &Setup| {
+                let options = setup.task.as_str().unwrap().parse().unwrap();
+                ShuffleMember::new(&options, process, &token)
+            });
+        });
+        Ok(None)
     }
 }
 
-fn command(options: &Options, process: usize) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["as_child", "--exact", "--nocapture"]).env(CHILD, format!("{options} {process}"));
-    command
+fn measure_with(
+    options: &Options,
+    launcher: impl Launcher + 'static,
+) -> Result<Report, ShuffleFailure> {
+    let (processes, launcher) = (options.processes, Arc::new(launcher));
+    let log = Arc::new(|line: &str| panic!("{line}"));
+    let launch = Launch { processes, launcher, transport: Arc::new(Loopback), log };
+    millstream_lab::shuffle::measure(options, &launch, |_| ())
+}
+
+fn measure(options: &Options) -> Result<Report, ShuffleFailure> {
+    measure_with(options, Threads { leave_after: None })
 }
 
 #[test]
@@ -43,7 +67,7 @@ fn every_design_is_measured_and_its_answer_checked() {
                 straggler_us: (number % 2 == 0).then_some(20.0),
                 ..Options::new(design)
             };
-            let report = measure(&options, command).unwrap();
+            let report = measure(&options).unwrap();
             assert_eq!(report.nodes.len(), options.processes);
             let (sender, receiver) = report.counters();
             let copies = if pattern == Pattern::Broadcast { options.processes } else { 1 };
@@ -67,11 +91,8 @@ fn a_straggler_takes_no_more_requests_for_a_message() {
     for (design, keep_alive) in [("SEMQ/WR", false), ("SEMQ/RD", false), ("MESQ/SR", true)] {
         let measured = |straggler_us| {
             let tuples = 12_000;
-            measure(
-                &Options { tuples, straggler_us, ..Options::new(design.parse().unwrap()) },
-                command,
-            )
-            .unwrap()
+            measure(&Options { tuples, straggler_us, ..Options::new(design.parse().unwrap()) })
+                .unwrap()
         };
         let [even, uneven] = [None, Some(200_000.0)].map(measured);
         let asked = |(sender, receiver): (Counters, Counters)| match keep_alive {
@@ -91,7 +112,7 @@ fn own_tuples_that_are_kept_are_not_sent() {
         let options =
             Options { keep_own, tuples: 1000, ..Options::new("SEMQ/WR".parse().unwrap()) };
         // Its answer is checked.
-        let report = measure(&options, command).unwrap();
+        let report = measure(&options).unwrap();
         assert!(report.json().contains(if keep_own {
             "\"own\":\"keep\""
         } else {
@@ -143,7 +164,7 @@ fn impossible_options_are_refused() {
         ),
     ] {
         // Nothing is started.
-        let error = measure(&options, |_, _| unreachable!()).unwrap_err();
+        let error = measure_with(&options, Nothing).unwrap_err();
         let text = error.to_string();
         let ShuffleFailure::Shuffle(Error::Setting { name, .. }) = error else { panic!("{text}") };
         assert!(name == setting && text.contains(why), "{text}");
@@ -151,133 +172,35 @@ fn impossible_options_are_refused() {
     depth("SEMQ/RD", "fixed:5448", 16).check().unwrap();
 }
 
-/// More tuples than can be sent in the test's time.
-fn endless() -> Options {
-    Options { tuples: 1_000_000_000_000, ..Options::new("MESQ/SR".parse().unwrap()) }
+/// Launches nothing.
+struct Nothing;
+
+impl Launcher for Nothing {
+    fn launch(&self, _: &Invitation) -> Result<Option<Box<dyn Launched>>, ProcessFailure> {
+        unreachable!("nothing is started")
+    }
 }
 
-/// The same by way of a shell, which does something before it becomes the process.
-fn after(script: &str, options: &Options, process: usize) -> Command {
-    let own = command(options, process);
-    let mut shell = Command::new("/bin/sh");
-    shell.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    shell.args(["-c", &format!("{script}; exec \"$@\""), "sh"]);
-    shell.arg(own.get_program()).args(own.get_args());
-    shell
+/// A process that goes while tuples move stops the others and is named.
+#[test]
+fn a_process_that_leaves_is_named() {
+    for design in ["MESQ/SR", "SEMQ/WR", "SEMQ/RD"] {
+        let options =
+            Options { tuples: 1_000_000_000_000, ..Options::new(design.parse().unwrap()) };
+        let leaves = Threads { leave_after: Some(Duration::from_millis(300)) };
+        let failure = measure_with(&options, leaves).unwrap_err();
+        let text = failure.to_string();
+        // Process 0 may notice on the channel or on the control connection.
+        assert!(matches!(failure, ShuffleFailure::Process(_)), "{design}: {text}");
+        assert!(text.contains("process 1"), "{design}: {text}");
+    }
 }
 
-/// The failure of a run, one of whose processes, while it does something before it becomes one, or
-/// later, gets a signal.
-fn signalled(options: &Options, victim: usize, signal: &str, late: Duration) -> ShuffleFailure {
-    static RUNS: AtomicUsize = AtomicUsize::new(0);
-    let number = RUNS.fetch_add(1, Ordering::Relaxed);
-    let file = format!("shuffle-{}-{number}", std::process::id());
-    let file = std::env::temp_dir().join(file);
-    // An early one gets the signal before it has said anything.
-    let rest = if late.is_zero() { "sleep 0.5" } else { "true" };
-    let says = format!("echo $$ > {}; {rest}", file.display());
-    let start = |options: &Options, process: usize| {
-        after(if process == victim { &says } else { "true" }, options, process)
-    };
-    let failure = std::thread::scope(|scope| {
-        let run = scope.spawn(|| measure(options, start).unwrap_err());
-        let number = loop {
-            match std::fs::read_to_string(&file) {
-                Ok(number) if number.ends_with('\n') => break number,
-                _ => std::thread::sleep(MOMENT),
-            }
-        };
-        std::thread::sleep(late);
-        assert!(Command::new("kill").args([signal, number.trim()]).status().unwrap().success());
-        run.join().unwrap()
-    });
-    std::fs::remove_file(&file).unwrap();
-    failure
-}
-
-/// A process that is killed is the one that is named, whichever it is, and how it ended.
 #[test]
 fn a_killed_process_is_named() {
-    for victim in [0, 1] {
-        let failure = signalled(&endless(), victim, "-9", Duration::ZERO);
-        let text = failure.to_string();
-        assert!(
-            matches!(failure, ShuffleFailure::Ended { process, .. } if process == victim),
-            "{text}"
-        );
-        assert!(text.contains("was killed (signal: 9 (SIGKILL))"), "{text}");
-    }
-}
-
-/// So is one that is stopped: before it has said anything, while tuples move, and when it has only
-/// to report. Not even `RD`, which goes on with the memory of a process that stands still, waits
-/// for ever.
-#[test]
-fn a_stopped_process_is_named() {
-    let started = |design: &str, tuples, straggler_us| Options {
-        processes: 3,
-        tuples,
-        straggler_us,
-        ..Options::new(design.parse().unwrap())
-    };
-    let second = Duration::from_secs(1);
-    std::thread::scope(|scope| {
-        for (options, victim, late) in [
-            (started("SEMQ/WR", 1000, None), 2, Duration::ZERO),
-            (started("SEMQ/SR", 1_000_000_000_000, None), 0, second),
-            (started("SEMQ/RD", 1_000_000_000_000, None), 1, second),
-            // Process 0 computes for long after it and the others have sent everything.
-            (started("SEMQ/RD", 4096, Some(1e6)), 0, second),
-        ] {
-            scope.spawn(move || {
-                let begin = Instant::now();
-                let failure = signalled(&options, victim, "-STOP", late);
-                let text = failure.to_string();
-                let named =
-                    matches!(failure, ShuffleFailure::Stopped { process } if process == victim);
-                assert!(named, "{}, {late:?}: {text}", options.design);
-                // Twenty seconds of silence; the rest is for slow machines.
-                assert!(begin.elapsed() < Duration::from_secs(50), "{}", options.design);
-            });
-        }
-    });
-}
-
-const PARENT: &str = "MILLSTREAM_TEST_PARENT";
-const MOMENT: Duration = Duration::from_millis(5);
-
-/// What this test's binary does as a process that starts others, which say who they are.
-#[test]
-fn as_parent() {
-    if std::env::var(PARENT).is_ok() {
-        let start = |options: &Options, process| after("echo @ $$ >&2", options, process);
-        drop(measure(&endless(), start));
-    }
-}
-
-/// Processes whose parent is killed end by themselves.
-#[test]
-fn processes_end_with_the_one_that_started_them() {
-    let mut parent = Command::new(std::env::current_exe().unwrap())
-        .args(["as_parent", "--exact", "--nocapture"])
-        .env(PARENT, "1")
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(parent.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let number = |line: String| line.strip_prefix("@ ")?.parse::<u32>().ok();
-    let children: Vec<u32> = lines.by_ref().filter_map(number).take(2).collect();
-    assert_eq!(children.len(), 2);
-    parent.kill().unwrap();
-    parent.wait().unwrap();
-    let begin = Instant::now();
-    // One that has ended may be left for a while, until somebody asks how.
-    let runs = |child: &u32| {
-        let state = std::fs::read_to_string(format!("/proc/{child}/stat"));
-        state.is_ok_and(|state| !state.contains(") Z "))
-    };
-    while children.iter().any(runs) {
-        assert!(begin.elapsed() < Duration::from_secs(20), "they run on");
-        std::thread::sleep(MOMENT);
-    }
+    let arguments = vec!["-c".into(), "kill -9 $$".into()];
+    let killed = Program { path: "/bin/sh".into(), arguments };
+    let options = Options::new("SEMQ/SR".parse().unwrap());
+    let text = measure_with(&options, killed).unwrap_err().to_string();
+    assert_eq!(text, "process 1 was killed by signal 9 (SIGKILL)");
 }

@@ -21,7 +21,6 @@ use crate::nexmark::{self, Nexmark};
 use crate::processes::Processes;
 use crate::workload::{Measurement, Runner};
 use shuffle::ShuffleArguments;
-pub use shuffle::{CHILD, child};
 
 /// A measurement, as it is asked for on the command line.
 #[derive(clap::Args)]

@@ -1,18 +1,13 @@
 //! `millstream-lab bench shuffle`: turns its arguments into options of the shuffle's own benchmark,
 //! whose processes are this program again.
 
-use std::process::Command;
-
 use crate::shuffle::{Options, Pattern};
 use clap::ValueEnum;
 use millstream::Settings;
 use millstream_flow::shuffle::Design;
 
-use crate::failure::{fail, usage};
+use crate::failure::usage;
 use crate::{Failure, shuffle};
-
-/// The command of the program's own child processes.
-pub const CHILD: &str = "shuffle-node";
 
 /// Options of `bench shuffle` alone.
 #[derive(clap::Args)]
@@ -88,15 +83,7 @@ impl ShuffleArguments {
 
     /// Measures between so many processes.
     pub(crate) fn run(&self, processes: Option<usize>, as_json: bool) -> Result<(), Failure> {
-        let options = self.options(processes)?;
-        let program = std::env::current_exe()
-            .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
-        let command = |options: &Options, process: usize| {
-            let mut command = Command::new(&program);
-            command.args([CHILD, &options.to_string(), &process.to_string()]);
-            command
-        };
-        shuffle::run(&options, command, as_json)
+        shuffle::run(&self.options(processes)?, as_json)
     }
 
     fn options(&self, processes: Option<usize>) -> Result<Options, Failure> {
@@ -147,15 +134,4 @@ impl ShuffleArguments {
             usage(&format!("there is no design '{name}'\n  help: {help}"))
         })
     }
-}
-
-/// Runs a process of the measurement.
-///
-/// # Errors
-/// If the options cannot be read, or the process fails.
-pub fn child(options: &str, process: usize) -> Result<(), Failure> {
-    let (input, output) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
-    let options = options.parse::<Options>();
-    let done = options.and_then(|it| shuffle::child(&it, process, input, output));
-    done.map_err(|e| shuffle::failed(&e))
 }

@@ -118,8 +118,8 @@ struct Worker<'a, F: Fabric> {
     groups: &'a Groups,
     /// Threads of the sender that still make tuples.
     active: &'a AtomicUsize,
-    /// True once the reader of the report is gone.
-    orphan: &'a AtomicBool,
+    /// Whether the run was stopped from outside.
+    stopped: &'a AtomicBool,
     out: Vec<Filling<'a, F>>,
     /// Numbers of the tuples to make.
     next: u64,
@@ -148,7 +148,7 @@ impl<F: Fabric> Node<F> {
         &self,
         options: &Options,
         process: usize,
-        orphan: &AtomicBool,
+        stopped: &AtomicBool,
     ) -> std::result::Result<NodeReport, ShuffleFailure> {
         let groups = options.pattern.groups(options.processes);
         let each = options.threads / self.senders.len();
@@ -166,7 +166,7 @@ impl<F: Fabric> Node<F> {
                     receiver: &self.receivers[at],
                     groups: &groups,
                     active: &active[at],
-                    orphan,
+                    stopped,
                     out: (0..groups.len())
                         .map(|group| {
                             let own = options.keep_own && groups.destinations(group) == [process];
@@ -212,8 +212,8 @@ impl<F: Fabric> Worker<'_, F> {
         let mut ended = false;
         let mut moved = Instant::now();
         while stage != Stage::Sent || !ended {
-            if self.orphan.load(Ordering::Acquire) {
-                return Err(ShuffleFailure::Orphan);
+            if self.stopped.load(Ordering::Acquire) {
+                return Err(ShuffleFailure::Stopped);
             }
             let before = (self.next, self.received.0);
             self.called = Instant::now();

@@ -6,15 +6,13 @@
 //! everybody received has to add up to what everybody sent. Besides times, a [`Report`] has counts,
 //! which hold on any machine.
 //!
-//! [`measure`](super::measure) starts the processes and is what a program calls;
-//! [`child`](super::child) is what each of them does.
+//! [`measure`](super::measure) starts the processes and leads them; a
+//! [`ShuffleMember`](super::ShuffleMember) is the part of each.
 
 use std::fmt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::str::FromStr;
-use std::time::Duration;
 
+use millstream::program::cluster::{Cause, ProcessFailure};
 use millstream_fabric::Fabric as _;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
@@ -161,7 +159,9 @@ impl Options {
             let why = "a process keeps its own tuples only where each goes to one process";
             return refused("own", None, why.into());
         }
-        let device = ShmDevice::open(Token::random()?)?;
+        let without = |e| ProcessFailure::new(0, Cause::Start(format!("cannot draw a token: {e}")));
+        let token = Token::random().map_err(|e| ShuffleFailure::Process(without(e)))?;
+        let device = ShmDevice::open(token)?;
         Ok(self.settings().check(device.limits(), self.processes)?)
     }
 
@@ -230,44 +230,15 @@ pub enum ShuffleFailure {
     Shuffle(Error),
     /// An endpoint failed because of another process.
     Peer {
-        /// The endpoint's process.
-        process: usize,
         /// The other.
         peer: usize,
         /// Cause of the failure.
         error: Error,
     },
-    /// A process could not be started, or talked to.
-    Process(std::io::Error),
-    /// A process was stopped, as by SIGSTOP, for longer than others can wait for it.
-    Stopped {
-        /// Which process.
-        process: usize,
-    },
-    /// A process has sent no sign of life.
-    Silent {
-        /// Which process.
-        process: usize,
-        /// For how long.
-        time: Duration,
-    },
-    /// A process ended before it had reported; if it was not killed, it has written why to its
-    /// standard error.
-    Ended {
-        /// Which process.
-        process: usize,
-        /// How it ended.
-        status: ExitStatus,
-    },
-    /// A process said something else than was expected.
-    Said {
-        /// Which process.
-        process: usize,
-        /// The process's line.
-        line: String,
-    },
-    /// The parent process is gone.
-    Orphan,
+    /// A process has failed.
+    Process(ProcessFailure),
+    /// The run was stopped from outside.
+    Stopped,
     /// The received tuples differ from the sent tuples.
     Answer {
         /// Count and sum of the expected tuples.
@@ -279,10 +250,10 @@ pub enum ShuffleFailure {
 
 impl ShuffleFailure {
     /// With the process in the place of an endpoint, whose number says nothing to a user.
-    pub(super) fn seen_by(self, process: usize, options: &Options) -> ShuffleFailure {
+    pub(super) fn seen_by(self, options: &Options) -> ShuffleFailure {
         match self {
             ShuffleFailure::Shuffle(error) => match error.endpoint() {
-                Some(id) => ShuffleFailure::Peer { process, peer: options.process_of(id), error },
+                Some(id) => ShuffleFailure::Peer { peer: options.process_of(id), error },
                 None => ShuffleFailure::Shuffle(error),
             },
             other => other,
@@ -295,39 +266,19 @@ impl fmt::Display for ShuffleFailure {
         match self {
             ShuffleFailure::Options(what) => f.write_str(what),
             ShuffleFailure::Shuffle(error) => error.fmt(f),
-            ShuffleFailure::Peer { process, peer, error } => {
-                write!(f, "process {process} of the benchmark: ")?;
-                match error {
-                    Error::PeerLost { .. } => {
-                        write!(f, "process {peer} is gone, has failed or stands still")
-                    }
-                    Error::Silent { time, .. } => write!(
-                        f,
-                        "nothing was heard of process {peer} for {} ms, though something was due",
-                        time.as_millis()
-                    ),
-                    other => write!(f, "process {peer}: {other}"),
+            ShuffleFailure::Peer { peer, error } => match error {
+                Error::PeerLost { .. } => {
+                    write!(f, "process {peer} is gone, has failed or stands still")
                 }
-            }
-            ShuffleFailure::Process(error) => write!(f, "a process of the benchmark: {error}"),
-            ShuffleFailure::Stopped { process } => write!(
-                f,
-                "process {process} of the benchmark was stopped (SIGSTOP, or a debugger), and \
-                 the others cannot go on without it"
-            ),
-            ShuffleFailure::Silent { process, time } => write!(
-                f,
-                "process {process} of the benchmark said nothing for {} s: it does not run",
-                time.as_secs()
-            ),
-            ShuffleFailure::Ended { process, status } => match status.signal() {
-                Some(_) => write!(f, "process {process} of the benchmark was killed ({status})"),
-                None => write!(f, "process {process} of the benchmark has failed ({status})"),
+                Error::Silent { time, .. } => write!(
+                    f,
+                    "nothing was heard of process {peer} for {} ms, though something was due",
+                    time.as_millis()
+                ),
+                other => write!(f, "process {peer}: {other}"),
             },
-            ShuffleFailure::Said { process, line } => {
-                write!(f, "process {process} of the benchmark said {line:?} and did not go on")
-            }
-            ShuffleFailure::Orphan => f.write_str("the process that started the benchmark is gone"),
+            ShuffleFailure::Process(failure) => failure.fmt(f),
+            ShuffleFailure::Stopped => f.write_str("the run was stopped"),
             ShuffleFailure::Answer { expected, found } => write!(
                 f,
                 "the answer is wrong: {} tuples that add up to {:#x} were sent, and {} that add \
@@ -349,11 +300,5 @@ impl From<Error> for ShuffleFailure {
 impl From<millstream_fabric::Error> for ShuffleFailure {
     fn from(error: millstream_fabric::Error) -> ShuffleFailure {
         ShuffleFailure::Shuffle(error.into())
-    }
-}
-
-impl From<std::io::Error> for ShuffleFailure {
-    fn from(error: std::io::Error) -> ShuffleFailure {
-        ShuffleFailure::Process(error)
     }
 }
