@@ -164,10 +164,7 @@ type Flow = ControlFlow<SqlError>;
 /// Refuses joins that do not run.
 fn check_joins(table: &TableWithJoins) -> Flow {
     for join in &table.joins {
-        let checked = match is_unnest(&join.relation) {
-            true => check_join(join),
-            false => check_kind(join),
-        };
+        let checked = if is_unnest(&join.relation) { check_join(join) } else { check_kind(join) };
         if let Err(error) = checked {
             return Break(error);
         }

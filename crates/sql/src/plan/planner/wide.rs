@@ -165,10 +165,7 @@ impl Planner {
                 None => false,
             }
         };
-        let found = query.each_relation(|name| match many(name) {
-            true => Break(()),
-            false => Continue(()),
-        });
+        let found = query.each_relation(|name| if many(name) { Break(()) } else { Continue(()) });
         found.is_break() || query.walk(&mut LongLists).is_break()
     }
 }
