@@ -9,7 +9,8 @@ use crate::expr::{located::within_mark, one_form::compares};
 use crate::syntax::prelude::*;
 
 /// Functions that give a value for any arguments, never longer than the arguments.
-const FUNCTIONS: &str = "ascii btrim character_length coalesce contains ends_with greatest ifnull isnan least ltrim \
+const FUNCTIONS: &str = "\
+    ascii btrim character_length coalesce contains ends_with greatest ifnull isnan least ltrim \
     nullif nvl2 octet_length rtrim starts_with";
 
 /// Whether evaluation gives a value whatever the row.

@@ -139,7 +139,6 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(regexps::functions());
     functions.extend(hashes::functions());
     functions.extend(json::functions());
-    functions.push(json_query::function());
     functions.extend(json_made::functions());
     functions.extend(codes::functions());
     functions.extend(urls::functions());

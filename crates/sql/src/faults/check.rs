@@ -2,24 +2,19 @@
 //! functions that do not exist. DataFusion would silently ignore some of this.
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CastFormat, Expr, Function, FunctionArguments, GroupByExpr, Interval,
-    LimitClause, OrderByKind, SetOperator, SetQuantifier, TableWithJoins, UnaryOperator, Value,
+    BinaryOperator, CastFormat, Expr, GroupByExpr, LimitClause, OrderByKind, SetOperator,
+    SetQuantifier, TableWithJoins, UnaryOperator,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
-use crate::expr::{aggregates::aggregate_named, collecting, scalars::CURRENT_WATERMARK};
-use crate::faults::arguments::{check_arguments, check_counts, check_values};
-use crate::faults::unavailable::reason;
+use crate::faults::arguments::check_values;
+use crate::faults::{calls::check_call, limits::*};
+use crate::stages::functions::Functions;
 use crate::stages::joins::{LATERAL, check_kind, check_star, misplaced, of_several, subqueries};
 use crate::stages::refusals::{JOIN_IT, set_operation};
 use crate::stages::unnest::{check_join, is_unnest};
-use crate::stages::{
-    functions::Functions, ranking, watermarks::not_of_clock, windows::group_windows,
-};
-use crate::syntax::calls::{MAP, PARTITIONED, double_text};
-use crate::syntax::calls::{number_of, value_of};
+use crate::syntax::grammar::match_recognize;
 use crate::syntax::prelude::*;
-use crate::syntax::{grammar::match_recognize, tree::arguments};
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
@@ -80,77 +75,6 @@ fn column_in(select: &Select) -> Option<tokenizer::Span> {
     all.or_else(|| select.walk(&mut Columns(0)).break_value())
 }
 
-/// Expressions after LIMIT and OFFSET.
-pub(crate) fn limits(query: &Query) -> Vec<&Expr> {
-    match &query.limit_clause {
-        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
-            limit.iter().chain(offset.as_ref().map(|o| &o.value)).collect()
-        }
-        Some(LimitClause::OffsetCommaLimit { offset, limit }) => vec![offset, limit],
-        None => vec![],
-    }
-}
-
-fn is_count(expr: &Expr) -> bool {
-    number_of(expr).is_some_and(|digits| digits.parse::<i64>().is_ok())
-}
-
-/// An order within another query, which DataFusion leaves out: it has no meaning without a LIMIT.
-pub(crate) fn refuse_inner_order(query: &Query) -> ControlFlow<SqlError> {
-    match (&query.order_by, &query.limit_clause, &*query.body) {
-        (Some(order_by), None, _) => Break(
-            SqlError::unsupported("an ORDER BY within another query orders nothing")
-                .at(Span::new(order_by.span()))
-                .help("put the ORDER BY at the end of the whole query"),
-        ),
-        (None, None, SetExpr::Query(inner)) => refuse_inner_order(inner),
-        _ => Continue(()),
-    }
-}
-
-fn refuse_count(expr: &Expr) -> Flow {
-    let text = double_text(expr).map_or_else(|| expr.to_string(), str::to_string);
-    let whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let error = match whole {
-        true => SqlError::types(format!("LIMIT and OFFSET take at most {}, not {text}", i64::MAX))
-            .help("leave LIMIT out to get all rows"),
-        false => SqlError::types(format!("LIMIT and OFFSET take whole numbers, not {text}"))
-            .help("write for example LIMIT 10"),
-    };
-    Break(error.at(Span::new(expr.span())))
-}
-
-/// A constant orders nothing; only a whole number stands for a column.
-fn check_order_key(key: &Expr) -> Flow {
-    let (constant, negative) = match key {
-        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => (&**expr, true),
-        other => (other, false),
-    };
-    let Some(value) = value_of(constant) else { return Continue(()) };
-    let error = match value {
-        Value::Number(digits, _) if !negative && digits.parse::<usize>().is_ok_and(|n| n > 0) => {
-            return Continue(());
-        }
-        Value::Number(digits, _) if digits == "0" => {
-            SqlError::name(format!("ORDER BY {key}: columns are counted from 1"))
-        }
-        Value::Number(digits, _) if !negative && digits.bytes().all(|b| b.is_ascii_digit()) => {
-            SqlError::name(format!("ORDER BY {key}: SELECT has fewer columns"))
-        }
-        Value::Number(..) => {
-            SqlError::name(format!("ORDER BY {key}: a column's number is whole and positive"))
-        }
-        Value::SingleQuotedString(text) => {
-            let error = SqlError::name(format!("ORDER BY {key}: a constant orders nothing"));
-            let help = format!("a column's name stands without quotes: ORDER BY {text}");
-            return Break(error.help(help).at(Span::new(key.span())));
-        }
-        _ => return Continue(()),
-    };
-    let help = "write the column's name, for example ORDER BY a DESC";
-    Break(error.help(help).at(Span::new(key.span())))
-}
-
 struct Checker<'a> {
     functions: &'a Functions,
     /// Window functions in FROM that we are inside of.
@@ -159,15 +83,10 @@ struct Checker<'a> {
     conditions: HashSet<*const Expr>,
 }
 
-type Flow = ControlFlow<SqlError>;
-
 /// Refuses joins that do not run.
 fn check_joins(table: &TableWithJoins) -> Flow {
     for join in &table.joins {
-        let checked = match is_unnest(&join.relation) {
-            true => check_join(join),
-            false => check_kind(join),
-        };
+        let checked = if is_unnest(&join.relation) { check_join(join) } else { check_kind(join) };
         if let Err(error) = checked {
             return Break(error);
         }
@@ -192,15 +111,8 @@ fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
     }
 }
 
-fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
-    let error = SqlError::unsupported(format!("{what} does not run here")).at(Span::new(place));
-    Break(if help.is_empty() { error } else { error.help(help) })
-}
-
 const AS_OF: &str = "a row can be joined with the version of a table at its time:\n\
      FROM t JOIN r FOR SYSTEM_TIME AS OF t.ts AS r ON t.k = r.k";
-
-const LEAVE_OUT: &str = "leave it out";
 
 impl Visitor for Checker<'_> {
     type Break = SqlError;
@@ -393,7 +305,7 @@ impl Visitor for Checker<'_> {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         match expr {
-            Expr::Function(call) => self.check_call(call),
+            Expr::Function(call) => check_call(call, self.functions, self.table_functions > 0),
             Expr::InSubquery { .. } if let Some(error) = of_several(expr) => Break(error),
             Expr::Exists { subquery, .. } | Expr::InSubquery { subquery, .. } => {
                 match self.conditions.contains(&std::ptr::from_ref(expr)) {
@@ -460,119 +372,6 @@ fn bits(op: &BinaryOperator) -> Option<&'static str> {
     }
 }
 
-/// `INTERVAL '10'` alone would be ten of something.
-fn check_unit(interval: &Interval) -> Flow {
-    let number = match value_of(&interval.value) {
-        Some(Value::SingleQuotedString(text)) => text.trim(),
-        Some(Value::Number(number, _)) => number,
-        _ => return Continue(()),
-    };
-    if interval.leading_precision.is_some() || interval.fractional_seconds_precision.is_some() {
-        let unit = interval.leading_field.as_ref().map_or("DAY".to_string(), |f| f.to_string());
-        let error = SqlError::unsupported("the unit of an interval takes no number of digits here");
-        return Break(
-            error
-                .at(Span::new(interval.value.span()))
-                .help(format!("leave it out: INTERVAL '{number}' {unit}")),
-        );
-    }
-    if interval.leading_field.is_some() || number.parse::<f64>().is_err() {
-        return Continue(());
-    }
-    Break(
-        SqlError::syntax("an interval needs a unit")
-            .at(Span::new(interval.value.span()))
-            .help(format!("write for example INTERVAL '{number}' SECOND")),
-    )
-}
-
 fn subquery(expr: &Expr) -> Flow {
     refuse("a subquery as a value", JOIN_IT, expr.span())
-}
-
-impl Checker<'_> {
-    fn check_call(&self, call: &Function) -> Flow {
-        let place = call.name.span();
-        if call.over.is_some() {
-            return match ranking::refused(call) {
-                Some(error) => Break(error.at(Span::new(call.span()))),
-                None => Continue(()),
-            };
-        }
-        if call.uses_odbc_syntax || !matches!(call.parameters, FunctionArguments::None) {
-            return refuse("this form of a call", "write name(argument, …)", place);
-        }
-        let name = call.name.to_string();
-        let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
-        if !call.within_group.is_empty() && reason(&lower).is_none() {
-            return refuse("WITHIN GROUP", LEAVE_OUT, call.span());
-        }
-        let function = aggregate_named(&lower).map(|(function, _)| function);
-        if let Some((counts, form)) = function.and_then(collecting::arguments) {
-            check_counts(call, &name.to_uppercase(), &counts, form)?;
-        } else if function.is_some() {
-            check_arguments(call, &lower)?;
-        }
-        if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
-            let error = SqlError::types("a MAP is made of keys and values").at(Span::new(place));
-            return Break(error.help("write for example MAP['a', 1, 'b', 2]"));
-        }
-        if lower == PARTITIONED && self.table_functions == 0 {
-            let error = SqlError::syntax("PARTITION BY stands after the name of SESSION's table");
-            return Break(error.at(Span::new(place)));
-        }
-        if lower == CURRENT_WATERMARK && is_of_clock(call) {
-            return Break(not_of_clock("PROCTIME()").at(Span::new(place)));
-        }
-        if self.functions.knows(&lower) {
-            return Continue(());
-        }
-        if self.table_functions > 0 && is_window_function(&lower) {
-            return Continue(());
-        }
-        let error = match reason(&lower) {
-            Some((message, help)) => {
-                let error = SqlError::unsupported(format!("{} {message}", name.to_uppercase()));
-                if help.is_empty() { error } else { error.help(help) }
-            }
-            None if let Some(form) = self.functions.form(&lower) => {
-                let name = name.to_uppercase();
-                SqlError::types(format!("{name} is not called like this"))
-                    .help(format!("write {form}"))
-            }
-            None => {
-                let error = SqlError::name(format!("there is no function '{name}'"));
-                let meant = [self.functions.closest(&lower), closest_elsewhere(&lower)];
-                match closest(&lower, meant.iter().flatten().map(String::as_str)) {
-                    Some(meant) => error.help(format!("did you mean {meant}?")),
-                    None => error,
-                }
-            }
-        };
-        Break(error.at(Span::new(place)))
-    }
-}
-
-/// Whether a call's argument is the time of reading.
-fn is_of_clock(call: &Function) -> bool {
-    let arguments = arguments(call).unwrap_or_default();
-    arguments.iter().any(|argument| {
-        matches!(argument, Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("PROCTIME"))
-    })
-}
-
-/// The function among those that are none of an expression, but of FROM, of OVER or of the group
-/// windows, whose name is most like `name`.
-fn closest_elsewhere(name: &str) -> Option<String> {
-    const NAMES: &str =
-        "EXISTS TUMBLE HOP CUMULATE SESSION DESCRIPTOR UNNEST ROW_NUMBER RANK DENSE_RANK";
-    let bounds = group_windows::bound_names();
-    let names = NAMES.split_whitespace().chain(bounds.iter().map(String::as_str));
-    closest(name, names).map(str::to_string)
-}
-
-fn is_window_function(name: &str) -> bool {
-    // What is none of these is answered by the window function's planner.
-    reason(name).is_none()
-        || matches!(name, "tumble" | "hop" | "session" | "cumulate" | "descriptor")
 }

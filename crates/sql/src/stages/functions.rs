@@ -25,11 +25,12 @@ use crate::syntax::{statement::is_path, types::Types};
 /// Not on the list: what is not a function of its arguments (`random`, `uuid`), what looks inside
 /// Arrow (`arrow_cast`, `arrow_typeof`, `get_field`), what makes values that have no SQL type here
 /// (`regexp_match`, `struct`), and what means something else in Flink.
-const SCALARS: &str = "abs acos acosh asin asinh atan atan2 atanh cbrt cos cosh cot degrees exp gcd isnan lcm ln \
-    log log10 log2 nanvl pi power radians signum sin sinh sqrt tan tanh ascii bit_length btrim \
+const SCALARS: &str = "\
+    abs acos acosh asin asinh atan atan2 atanh cbrt cos cosh cot degrees exp gcd isnan lcm ln log \
+    log10 log2 nanvl pi power radians signum sin sinh sqrt tan tanh ascii bit_length btrim \
     character_length concat concat_ws contains ends_with initcap levenshtein lower ltrim \
-    octet_length repeat reverse rtrim split_part starts_with to_hex translate upper encode \
-    decode make_date to_char to_date to_timestamp_seconds to_timestamp_micros to_timestamp_nanos \
+    octet_length repeat reverse rtrim split_part starts_with to_hex translate upper encode decode \
+    make_date to_char to_date to_timestamp_seconds to_timestamp_micros to_timestamp_nanos \
     to_unixtime coalesce greatest least nullif nvl nvl2";
 
 /// Names that would mean something else here than in Flink.

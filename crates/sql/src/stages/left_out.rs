@@ -113,21 +113,13 @@ impl Refuse<'_> {
 
     /// The table of this name.
     fn found(&self, catalog: &Catalog, name: &str) -> Result<Arc<TableEntry>> {
-        match catalog.get(name) {
-            Some(Entry::Table(entry)) if entry.name != self.table.name => Ok(entry.clone()),
-            Some(Entry::Table(_)) => {
-                let message = format!("records of '{name}' cannot go to '{name}' itself");
-                Err(self.error(message, self.declaration(name)))
-            }
-            Some(Entry::View(_)) => {
-                let message = format!("nothing can be inserted into the view '{name}'");
-                Err(self.error(message, self.declaration(name)))
-            }
-            None => {
-                let message = format!("there is no table '{name}'");
-                Err(self.error(message, self.declaration(name)))
-            }
-        }
+        let message = match catalog.get(name) {
+            Some(Entry::Table(entry)) if entry.name != self.table.name => return Ok(entry.clone()),
+            Some(Entry::Table(_)) => format!("records of '{name}' cannot go to '{name}' itself"),
+            Some(Entry::View(_)) => format!("nothing can be inserted into the view '{name}'"),
+            None => format!("there is no table '{name}'"),
+        };
+        Err(self.error(message, self.declaration(name)))
     }
 
     /// Advice: the declaration of the missing table.

@@ -355,7 +355,8 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
 
 /// `CEIL(time TO unit)` or `FLOOR(time TO unit)`, as a call of `new`.
 fn to_unit(of: &Expr, unit: &DateTimeField, call: &str, new: &str) -> Result<Expr> {
-    const UNITS: &str = "YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND, MICROSECOND, \
+    const UNITS: &str = "\
+        YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND, MICROSECOND, \
         NANOSECOND";
     let unit = unit.to_string().to_uppercase();
     if !UNITS.split(", ").any(|known| known == unit) {

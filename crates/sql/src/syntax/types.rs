@@ -246,7 +246,8 @@ impl TypePlanner for Types {
 
 /// The type that a misspelled one was probably meant to be.
 fn closest_type(name: &str) -> Option<&'static str> {
-    const TYPES: &str = "BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE REAL DECIMAL STRING VARCHAR \
+    const TYPES: &str = "\
+        BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE REAL DECIMAL STRING VARCHAR \
         BYTES DATE TIME TIMESTAMP TIMESTAMP_LTZ";
     let name = name.split('(').next().unwrap_or(name).trim();
     closest(name, TYPES.split_whitespace())

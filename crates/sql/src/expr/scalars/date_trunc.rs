@@ -40,20 +40,10 @@ pub(super) fn date_trunc(inner: Arc<ScalarUDF>) -> ScalarUDF {
 }
 
 impl ScalarUDFImpl for DateTrunc {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
+    called!(@like inner);
 
     fn signature(&self) -> &Signature {
         &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {

@@ -10,7 +10,8 @@ use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::syntax::prelude::*;
 
 /// Parts of timestamps and dates that can be extracted. A time of day has those from the hour on.
-const OF_TIMES: &str = "MILLENNIUM CENTURY DECADE YEAR ISOYEAR QUARTER MONTH WEEK DAY DOY DOW ISODOW HOUR MINUTE \
+const OF_TIMES: &str = "\
+    MILLENNIUM CENTURY DECADE YEAR ISOYEAR QUARTER MONTH WEEK DAY DOY DOW ISODOW HOUR MINUTE \
     SECOND MILLISECOND MICROSECOND NANOSECOND EPOCH";
 
 /// Parts of intervals: a length in nanoseconds, and that of the next longer one.

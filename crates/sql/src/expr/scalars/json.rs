@@ -1,13 +1,15 @@
-//! `JSON_VALUE`, `JSON_EXISTS` and `IS JSON` as Flink has them.
+//! `JSON_VALUE`, `JSON_QUERY`, `JSON_EXISTS` and `IS JSON` as Flink has them.
 //!
-//! The forms with clauses are calls with texts: `JSON_VALUE(json, path, type, on empty, on error)`
-//! and `JSON_EXISTS(json, path, on error)`, which [`json_calls`](crate::stages::json_calls) makes.
+//! The forms with clauses are calls with texts: `JSON_VALUE(json, path, type, on empty, on error)`,
+//! `JSON_QUERY(json, path, wrapper, on empty, on error)` and `JSON_EXISTS(json, path, on error)`,
+//! which [`json_calls`](crate::stages::json_calls) makes.
 
 use std::borrow::Cow;
 
 use arrow::array::{Float64Array, Int32Array};
 
-use super::json_path::{JsonPath, whole};
+use super::json_path::{JsonPath, no_json, path, whole};
+use super::json_query::Query;
 use crate::expr::udf::{called, no_such, result_of, rows_of};
 use crate::syntax::calls::{DEFAULT, IS_JSON};
 use crate::syntax::prelude::*;
@@ -15,7 +17,8 @@ use crate::syntax::prelude::*;
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let function = |kind| ScalarUDF::from(Json { kind });
-    [JsonFunction::Value, JsonFunction::Exists, JsonFunction::Is].map(function).into()
+    use JsonFunction::*;
+    [Value, Query, Exists, Is].map(function).into()
 }
 
 /// The type that RETURNING names; `None` if JSON_VALUE does not give it.
@@ -63,6 +66,7 @@ fn double(text: &str) -> Option<f64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum JsonFunction {
     Value,
+    Query,
     Exists,
     Is,
 }
@@ -76,6 +80,7 @@ impl ScalarUDFImpl for Json {
     fn name(&self) -> &str {
         match self.kind {
             JsonFunction::Value => "json_value",
+            JsonFunction::Query => "json_query",
             JsonFunction::Exists => "json_exists",
             JsonFunction::Is => IS_JSON,
         }
@@ -86,7 +91,7 @@ impl ScalarUDFImpl for Json {
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let is_text = |given: &DataType| given.is_null() || given.is_string();
         let counts: &[usize] = match self.kind {
-            JsonFunction::Value => &[2, 5],
+            JsonFunction::Value | JsonFunction::Query => &[2, 5],
             JsonFunction::Exists => &[2, 3],
             JsonFunction::Is => &[2],
         };
@@ -101,7 +106,8 @@ impl ScalarUDFImpl for Json {
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(if self.kind == JsonFunction::Value { DataType::Utf8 } else { DataType::Boolean })
+        let text = matches!(self.kind, JsonFunction::Value | JsonFunction::Query);
+        Ok(if text { DataType::Utf8 } else { DataType::Boolean })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
@@ -134,6 +140,17 @@ impl ScalarUDFImpl for Json {
         };
         let result = match self.kind {
             JsonFunction::Is => is_json(json, first),
+            JsonFunction::Query => {
+                let query = Query {
+                    path: path(first)?,
+                    named: first,
+                    wrapper: constant(1).unwrap_or("WITHOUT ARRAY"),
+                    on_empty: constant(2).unwrap_or("NULL"),
+                    on_error: constant(3).unwrap_or("NULL"),
+                };
+                let found = json.iter().map(|text| text.map_or(Ok(None), |text| query.of(text)));
+                Arc::new(found.collect::<DfResult<StringArray>>()?)
+            }
             JsonFunction::Exists => exists(json, &path(first)?, constant(1).unwrap_or("FALSE"))?,
             JsonFunction::Value => {
                 let on = |at| On::named(constant(at).unwrap_or("NULL"));
@@ -151,16 +168,8 @@ impl ScalarUDFImpl for Json {
     }
 }
 
-pub(super) fn text_of(value: &ScalarValue) -> Option<&str> {
+fn text_of(value: &ScalarValue) -> Option<&str> {
     value.try_as_str().flatten()
-}
-
-pub(super) fn path(path: &str) -> DfResult<JsonPath> {
-    JsonPath::parse(path).or_else(|wrong| exec_err!("{path} is no path: {wrong}"))
-}
-
-pub(super) fn no_json<T>(error: &serde_json::Error) -> DfResult<T> {
-    exec_err!("the text is not JSON: {error}")
 }
 
 /// NULL is no JSON.

@@ -278,8 +278,5 @@ fn write_map(array: &ArrayRef, row: usize, out: &mut StringBuilder) -> DfResult<
 /// Writes NaN and infinity as strings, since JSON has no such numbers.
 fn write_double(is_number: bool, text: &str, out: &mut StringBuilder) {
     // Writing to memory does not fail.
-    let _ = match is_number {
-        true => out.write_str(text),
-        false => write!(out, "\"{text}\""),
-    };
+    let _ = if is_number { out.write_str(text) } else { write!(out, "\"{text}\"") };
 }

@@ -7,6 +7,8 @@
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::syntax::prelude::*;
+
 /// Steps that a path may have.
 const STEPS_MAX: usize = 100;
 
@@ -74,6 +76,14 @@ impl JsonPath {
         }
         Ok(Some(value))
     }
+}
+
+pub(super) fn path(path: &str) -> DfResult<JsonPath> {
+    JsonPath::parse(path).or_else(|wrong| exec_err!("{path} is no path: {wrong}"))
+}
+
+pub(super) fn no_json<T>(error: &serde_json::Error) -> DfResult<T> {
+    exec_err!("the text is not JSON: {error}")
 }
 
 /// A JSON text without the blanks around it; the error is of a text that is none.

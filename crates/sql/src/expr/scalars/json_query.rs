@@ -1,70 +1,20 @@
-//! `JSON_QUERY` as Flink has it: a call with texts in place of its clauses,
-//! `JSON_QUERY(json, path, wrapper, on empty, on error)`, which
-//! [`json_calls`](crate::stages::json_calls) makes.
+//! `JSON_QUERY` as Flink has it: the value of a call.
 
-use super::json::{no_json, path, text_of};
-use super::json_path::JsonPath;
-use crate::expr::udf::{called, no_such, result_of, rows_of};
+use super::json_path::{JsonPath, no_json};
 use crate::syntax::prelude::*;
 
-/// The function.
-pub(super) fn function() -> ScalarUDF {
-    ScalarUDF::from(JsonQuery)
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct JsonQuery;
-
-impl ScalarUDFImpl for JsonQuery {
-    called!("json_query", CHECKED, DataType::Utf8);
-
-    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
-        let is_text = |given: &DataType| given.is_null() || given.is_string();
-        if matches!(types.len(), 2 | 5) && types.iter().all(is_text) {
-            return Ok(vec![DataType::Utf8; types.len()]);
-        }
-        no_such("JSON_QUERY", types, "JSON_QUERY(STRING, STRING)")
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let Some((json, constants)) = args.args.split_first() else {
-            return exec_err!("JSON_QUERY without arguments");
-        };
-        let constant = |at: usize| match constants.get(at) {
-            Some(ColumnarValue::Scalar(value)) => text_of(value),
-            _ => None,
-        };
-        let Some(named) = constant(0) else {
-            return exec_err!("the path of JSON_QUERY must be a text in quotes");
-        };
-        let query = Query {
-            path: path(named)?,
-            named,
-            wrapper: constant(1).unwrap_or("WITHOUT ARRAY"),
-            on_empty: constant(2).unwrap_or("NULL"),
-            on_error: constant(3).unwrap_or("NULL"),
-        };
-        let json = json.to_array(rows_of(&args))?;
-        let json = cast(&json, &DataType::Utf8)?;
-        let texts = json.as_string::<i32>().iter();
-        let found = texts.map(|text| text.map_or(Ok(None), |text| query.of(text)));
-        let found = found.collect::<DfResult<StringArray>>()?;
-        result_of(&args, Arc::new(found))
-    }
-}
-
 /// A call.
-struct Query<'a> {
-    path: JsonPath,
-    named: &'a str,
-    wrapper: &'a str,
-    on_empty: &'a str,
-    on_error: &'a str,
+pub(super) struct Query<'a> {
+    pub(super) path: JsonPath,
+    pub(super) named: &'a str,
+    pub(super) wrapper: &'a str,
+    pub(super) on_empty: &'a str,
+    pub(super) on_error: &'a str,
 }
 
 impl Query<'_> {
     /// The JSON text of a value.
-    fn of(&self, json: &str) -> DfResult<Option<String>> {
+    pub(super) fn of(&self, json: &str) -> DfResult<Option<String>> {
         let named = self.named;
         let value = match self.path.find(json) {
             Err(error) => return instead(self.on_error, || no_json(&error)),

@@ -123,10 +123,7 @@ pub(super) fn value_of_key(map: &MapArray, key: &ArrayRef) -> DfResult<ArrayRef>
     let rows = map.len();
     let offsets = map.value_offsets();
     let entries = |row: usize| -> Range<usize> {
-        match map.is_null(row) {
-            true => 0..0,
-            false => offsets[row] as usize..offsets[row + 1] as usize,
-        }
+        if map.is_null(row) { 0..0 } else { offsets[row] as usize..offsets[row + 1] as usize }
     };
     let (first, last) = (offsets[0] as usize, offsets[rows] as usize);
     if *key.data_type() == DataType::Null || first == last {

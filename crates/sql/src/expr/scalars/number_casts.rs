@@ -114,10 +114,7 @@ fn java_text(value: impl Copy + Debug + LowerExp + Into<f64>) -> String {
 
 /// Values of texts in the type `to`; if it `tries`, NULL for texts without a value.
 fn read_texts(texts: &ArrayRef, to: &DataType, tries: bool) -> DfResult<ArrayRef> {
-    match is_time(to) {
-        true => texts_as_times(texts, to, tries),
-        false => texts_as_integers(texts, to, tries),
-    }
+    if is_time(to) { texts_as_times(texts, to, tries) } else { texts_as_integers(texts, to, tries) }
 }
 
 fn texts_as_integers(texts: &ArrayRef, to: &DataType, tries: bool) -> DfResult<ArrayRef> {

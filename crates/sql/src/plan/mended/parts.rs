@@ -6,7 +6,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 use datafusion_sql::sqlparser::tokenizer::Tokenizer;
 
-use crate::faults::check::limits;
+use crate::faults::limits::limits;
 use crate::syntax::prelude::*;
 use crate::syntax::tree::{Syntax, constraint};
 use crate::syntax::{dialect::MillstreamDialect, words::single_part};

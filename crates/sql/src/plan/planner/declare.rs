@@ -6,7 +6,8 @@ use millstream_contract::{declaration::literal, wording::counted};
 
 use super::rehearsed::StatementResult;
 use super::{Logical, Outcome, Planner, output_names};
-use crate::faults::check::{check_expr, refuse_inner_order};
+use crate::faults::check::check_expr;
+use crate::faults::limits::refuse_inner_order;
 use crate::names::catalog::{Entry, Origin, TableEntry, ViewEntry};
 use crate::plan::create::{check_function, table_entry};
 use crate::stages::{

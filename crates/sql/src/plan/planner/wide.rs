@@ -1,16 +1,13 @@
 //! A query over thousands of columns planned query by query: DataFusion compares the columns of
 //! each SELECT within it with each other. What WITH names, and a query in FROM, becomes a view, and
-//! views are planned already; UNION, DISTINCT and ORDER BY are put on top of the plans of what they
-//! combine or order.
+//! views are planned already; ORDER BY is put on top of the plan of what it orders. A UNION of such
+//! queries is planned as a whole.
 
 use datafusion_expr::{LogicalPlanBuilder, SortExpr};
-use datafusion_sql::sqlparser::ast::{
-    Distinct, LimitClause, OrderByKind, SetOperator, SetQuantifier,
-};
+use datafusion_sql::sqlparser::ast::{LimitClause, OrderByKind};
 
 use super::Planner;
 use super::logical::Planned;
-use crate::faults::union_columns::check_unions;
 use crate::names::catalog::{Entry, ViewEntry};
 use crate::names::scope::ScopeNames;
 use crate::plan::pieces::WHOLE_MAX;
@@ -25,15 +22,8 @@ impl Planner {
         if !self.is_wide(query) {
             return None;
         }
-        let combines = query.with.is_none() && is_combined(query);
-        if query.order_by.is_some() || combines && query.limit_clause.is_some() {
+        if query.order_by.is_some() {
             return self.ordered(query, texts);
-        }
-        if combines {
-            let plan = self.combined(&query.body, query, texts)?;
-            check_unions(&plan, query).ok()?;
-            let analyzed = self.analyze(plan.clone()).ok()?;
-            return Some(Planned { plan, analyzed });
         }
         let mut query = query.clone();
         let mut planner = self.clone();
@@ -77,43 +67,12 @@ impl Planner {
         Some(())
     }
 
-    /// The plan of a UNION, or of a SELECT DISTINCT; `query` is the whole that it is a part of.
-    fn combined(&self, body: &SetExpr, query: &Query, texts: &Texts) -> Option<LogicalPlan> {
-        match body {
-            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } => {
-                let left = self.combined(left, query, texts)?;
-                let right = self.combined(right, query, texts)?;
-                let left = LogicalPlanBuilder::from(left);
-                let both = match set_quantifier {
-                    SetQuantifier::All => left.union(right),
-                    _ => left.union_distinct(right),
-                };
-                both.ok()?.build().ok()
-            }
-            SetExpr::Query(inner) => Some(self.planned(inner, texts).ok()?.plan),
-            other => {
-                let mut body = other.clone();
-                let distinct = match &mut body {
-                    SetExpr::Select(select) if is_distinct(select) => select.distinct.take(),
-                    _ => None,
-                };
-                let query = Query { body: Box::new(body), ..query.clone() };
-                let plan = self.planned(&query, texts).ok()?.plan;
-                match distinct {
-                    Some(_) => LogicalPlanBuilder::from(plan).distinct().ok()?.build().ok(),
-                    None => Some(plan),
-                }
-            }
-        }
-    }
-
-    /// A query that is ordered by columns of its result, or limited.
+    /// A query that is ordered by columns of its result.
     fn ordered(&self, query: &Query, texts: &Texts) -> Option<Planned> {
         let mut query = query.clone();
         let keys = match query.order_by.take().map(|order_by| order_by.kind) {
             Some(OrderByKind::Expressions(keys)) => keys,
-            Some(OrderByKind::All(_)) => return None,
-            None => vec![],
+            _ => return None,
         };
         let (skip, fetch) = match query.limit_clause.take() {
             None => (0, None),
@@ -148,8 +107,7 @@ impl Planner {
             return None;
         }
         let ordered = |plan: LogicalPlan| {
-            let plan = LogicalPlanBuilder::from(plan);
-            let sorted = if order.is_empty() { plan } else { plan.sort(order.clone()).ok()? };
+            let sorted = LogicalPlanBuilder::from(plan).sort(order.clone()).ok()?;
             let limits = skip > 0 || fetch.is_some();
             let limited = if limits { sorted.limit(skip, fetch).ok()? } else { sorted };
             limited.build().ok()
@@ -167,25 +125,9 @@ impl Planner {
                 None => false,
             }
         };
-        let found = query.each_relation(|name| match many(name) {
-            true => Break(()),
-            false => Continue(()),
-        });
+        let found = query.each_relation(|name| if many(name) { Break(()) } else { Continue(()) });
         found.is_break() || query.walk(&mut LongLists).is_break()
     }
-}
-
-/// Whether a query is a UNION, or without double rows.
-fn is_combined(query: &Query) -> bool {
-    match &*query.body {
-        SetExpr::SetOperation { .. } => true,
-        SetExpr::Select(select) => is_distinct(select),
-        _ => false,
-    }
-}
-
-fn is_distinct(select: &Select) -> bool {
-    matches!(select.distinct, Some(Distinct::Distinct))
 }
 
 /// A query in FROM that has no name.
