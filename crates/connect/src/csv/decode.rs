@@ -101,11 +101,11 @@ impl<'a> Decoder<'a> {
             D::Int16 => self.primitive::<Int16Type>(column, signed),
             D::Int32 => self.primitive::<Int32Type>(column, signed),
             D::Int64 if exact => self.primitive::<Int64Type>(column, plain(signed)),
-            D::Int64 => self.primitive::<Int64Type>(column, |text| Ok(parse_i64(text)?)),
+            D::Int64 => self.primitive::<Int64Type>(column, parse_i64),
             D::UInt8 => self.primitive::<UInt8Type>(column, unsigned),
             D::UInt16 => self.primitive::<UInt16Type>(column, unsigned),
             D::UInt32 => self.primitive::<UInt32Type>(column, unsigned),
-            D::UInt64 => self.primitive::<UInt64Type>(column, |text| Ok(parse_u64(text)?)),
+            D::UInt64 => self.primitive::<UInt64Type>(column, parse_u64),
             D::Float32 => self.primitive::<Float32Type>(column, |text| match parse_f32(text) {
                 Some(value) if value.is_infinite() => infinity(value, text),
                 value => value.ok_or(Why::Malformed),

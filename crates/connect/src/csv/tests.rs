@@ -48,7 +48,7 @@ fn in_memory(
     dialect: &Dialect,
 ) -> FileTable {
     let format = Arc::new(CsvFormat { dialect: Arc::new(dialect.clone()) });
-    FileTable::of_bytes(name, text.as_ref(), schema, format)
+    FileTable::in_memory(name, text.as_ref(), schema, format)
 }
 
 fn error(text: &str, schema: &SchemaRef, dialect: &Dialect) -> String {

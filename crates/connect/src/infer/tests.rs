@@ -263,7 +263,7 @@ fn read(bytes: &[u8], dialect: Dialect, schema: Schema) -> Result<usize> {
     let format = Arc::new(CsvFormat::of(&Arc::new(dialect)));
     assert_eq!(RecordFormat::name(&*format), "CSV");
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
-    let table = FileTable::of_bytes("x.csv", bytes, Arc::new(schema), format);
+    let table = FileTable::in_memory("x.csv", bytes, Arc::new(schema), format);
     let mut records = 0;
     for mut split in table.open(&columns, &OpenOptions::alone(1000, 0, 1))? {
         loop {

@@ -101,7 +101,7 @@ fn written(batches: &[RecordBatch], form: Form, packing: Option<CompressionType>
 }
 
 fn table(bytes: &[u8]) -> FileTable {
-    FileTable::of_bytes("t.arrow", bytes, declared(), Arc::new(IpcFormat))
+    FileTable::in_memory("t.arrow", bytes, declared(), Arc::new(IpcFormat))
 }
 
 fn drain(split: &mut dyn Split) -> Result<Vec<RecordBatch>> {

@@ -15,7 +15,7 @@ use crate::input::{self, FileExtent, Input, MaybePacked, Name, Pipe, Regular};
 /// A file, or an input in place of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct OneFile {
-    pub(super) path: PathBuf,
+    pub(super) bytes: Bytes,
     /// For messages; the same in all processes.
     pub(crate) name: Name,
     /// Properties found by process 0, in a job of several processes.
@@ -24,6 +24,15 @@ pub(crate) struct OneFile {
     kept: Arc<Mutex<Option<File>>>,
     /// A pipe whose opening has begun.
     begun: Arc<Mutex<Option<Pipe>>>,
+}
+
+/// Where the bytes come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Bytes {
+    File(PathBuf),
+    /// For tests and fuzzing.
+    #[cfg(test)]
+    Memory(Arc<[u8]>),
 }
 
 /// True if a path names an open file of the process itself, as its standard input: the same path
@@ -38,9 +47,14 @@ fn locked<T>(kept: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
 }
 
 impl OneFile {
+    pub(super) fn new(bytes: Bytes, name: impl Into<Name>) -> OneFile {
+        let name = name.into();
+        OneFile { bytes, name, told: None, kept: Arc::default(), begun: Arc::default() }
+    }
+
     pub(crate) fn at(path: PathBuf) -> OneFile {
-        let name = path.display().to_string().into();
-        OneFile { path, name, told: None, kept: Arc::default(), begun: Arc::default() }
+        let name = path.display().to_string();
+        OneFile::new(Bytes::File(path), name)
     }
 
     /// This file, of which no more is read than that.
@@ -48,15 +62,19 @@ impl OneFile {
         OneFile { told: Some(spec.clone()), ..self.clone() }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.bytes {
+            Bytes::File(path) => Some(path),
+            #[cfg(test)]
+            Bytes::Memory(_) => None,
+        }
     }
 
     /// Facts about the file beside its records.
     pub(super) fn facts(&self) -> FileFacts {
         let told = self.told.as_ref().and_then(|told| told.file).map(|file| file.modified);
         let found = || {
-            let metadata = self.path.metadata().ok().filter(Metadata::is_file)?;
+            let metadata = self.path()?.metadata().ok().filter(Metadata::is_file)?;
             Some((metadata.mtime(), metadata.mtime_nsec()))
         };
         FileFacts { path: self.name.clone(), modified: told.or_else(found) }
@@ -68,8 +86,19 @@ impl OneFile {
     }
 
     /// The input and its length, if that is known.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
+    )]
     pub(crate) fn input(&self) -> Result<(Input, Option<u64>)> {
-        let path = &self.path;
+        let path = match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(bytes) => {
+                let input = Input::Memory(std::io::Cursor::new(bytes.clone()));
+                return Ok((input, Some(bytes.len() as u64)));
+            }
+            Bytes::File(path) => path,
+        };
         if let Some(pipe) = locked(&self.begun).take() {
             return Ok((Input::Pipe(pipe), None));
         }
@@ -99,10 +128,18 @@ impl OneFile {
 
     /// Properties of the part that a job reads, the same in all its processes; without length if
     /// only one process can read it.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
+    )]
     pub(super) fn spec(&self) -> Result<SplitSpec> {
         let name = self.name.to_string();
         let spec = |length, file| SplitSpec { name, length, file, packed: false };
-        let path = &self.path;
+        let path = match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(bytes) => return Ok(spec(Some(bytes.len() as u64), None)),
+            Bytes::File(path) => path,
+        };
         // To open a pipe is to wait for its writer.
         let is_file = !is_own(path) && path.metadata().is_ok_and(|metadata| metadata.is_file());
         if !is_file {
@@ -125,11 +162,11 @@ impl OneFile {
 
     /// How the processes of a job share it, if its length is as found here.
     pub(super) fn sharing(&self, found: Option<u64>) -> Sharing {
-        let (length, packed) = match &self.told {
+        let (length, packed) = match (&self.told, &self.bytes) {
             // All processes go by what process 0 has found, whatever has become of the file.
-            Some(told) => (told.length, told.packed),
-            None if is_own(&self.path) => (None, false),
-            None => (found, false),
+            (Some(told), _) => (told.length, told.packed),
+            (None, Bytes::File(path)) if is_own(path) => (None, false),
+            (None, _) => (found, false),
         };
         match length {
             Some(_) if packed => Sharing::Whole,
@@ -149,22 +186,31 @@ impl OneFile {
 
     /// Whether records come as they happen.
     pub(super) fn live(&self) -> bool {
-        self.path.metadata().is_ok_and(|metadata| !metadata.is_file())
+        match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(_) => false,
+            Bytes::File(path) => path.metadata().is_ok_and(|metadata| !metadata.is_file()),
+        }
     }
 
     pub(super) fn read_once(&self) -> Option<ReadOnce> {
-        paths::read_once(&self.path)
+        match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(_) => None,
+            Bytes::File(path) => paths::read_once(path),
+        }
     }
 
     /// Begins to open a pipe, of this table.
     pub(super) fn begin(&self, table: &str, options: &OpenOptions) -> Option<OneFile> {
-        let is_pipe = self.path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+        let path = self.path()?;
+        let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
         // Where process 0 has found a file, a pipe is an error.
         let told = self.told.as_ref().is_some_and(|told| told.length.is_some());
         if !is_pipe || told || options.process != 0 {
             return None;
         }
-        let begun = Arc::new(Mutex::new(Some(Pipe::open(self.path.clone(), table))));
+        let begun = Arc::new(Mutex::new(Some(Pipe::open(path.to_path_buf(), table))));
         Some(OneFile { begun, ..self.clone() })
     }
 }

@@ -37,6 +37,8 @@ use millstream_contract::table::{
 };
 use millstream_contract::wording::counted;
 
+#[cfg(test)]
+use self::file::Bytes;
 pub(crate) use self::file::OneFile;
 pub(crate) use self::follow::{FollowTable, is_followed};
 pub(crate) use self::format::{Format, is_foreign, lines_from_options};
@@ -88,6 +90,33 @@ impl FileTable {
             beside: Beside::new(table)?,
             format,
         })
+    }
+
+    /// For tests.
+    #[cfg(test)]
+    pub(crate) fn in_memory(
+        name: &str,
+        bytes: &[u8],
+        schema: SchemaRef,
+        format: Arc<dyn Format>,
+    ) -> FileTable {
+        let bytes = Bytes::Memory(bytes.into());
+        let beside = Beside::none(schema);
+        FileTable {
+            name: name.into(),
+            files: Files::One(OneFile::new(bytes, name)),
+            beside,
+            format,
+        }
+    }
+
+    /// For tests: the same of the bytes of a file, with its name as it is.
+    #[cfg(test)]
+    pub(crate) fn of_file(mut self, path: &std::path::Path) -> FileTable {
+        if let Files::One(file) = &mut self.files {
+            file.bytes = Bytes::File(path.to_path_buf());
+        }
+        self
     }
 
     /// Whether the options are those of a file, which need not exist, and may be one that is only

@@ -12,37 +12,6 @@ use millstream_contract::table::Chunk;
 
 use super::*;
 
-impl FileTable {
-    /// A table of these bytes, in a file that the thread's next such table overwrites.
-    pub(crate) fn of_bytes(
-        name: &str,
-        bytes: &[u8],
-        schema: SchemaRef,
-        format: Arc<dyn Format>,
-    ) -> FileTable {
-        let thread = std::thread::current().id();
-        let file = format!("millstream-bytes-{}-{thread:?}", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        fs::write(&path, bytes).unwrap();
-        let mut file = OneFile::at(path);
-        file.name = name.into();
-        FileTable {
-            name: name.into(),
-            files: Files::One(file),
-            beside: Beside::none(schema),
-            format,
-        }
-    }
-
-    /// The same of the bytes of a file, with its name as it is.
-    pub(crate) fn of_file(mut self, path: &Path) -> FileTable {
-        if let Files::One(file) = &mut self.files {
-            file.path = path.to_path_buf();
-        }
-        self
-    }
-}
-
 /// A directory of its own for each test, which goes away with it.
 struct Scratch(PathBuf);
 

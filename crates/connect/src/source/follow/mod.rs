@@ -200,7 +200,7 @@ impl FollowSplit {
     fn found(&self) -> Result<Vec<(PathBuf, Seen)>> {
         let mut found = Vec::new();
         for file in self.files.list_for_now()? {
-            let path = file.path();
+            let Some(path) = file.path() else { continue };
             match path.metadata() {
                 Ok(metadata) if metadata.is_file() => {
                     let id = Id { device: metadata.dev(), inode: metadata.ino() };
