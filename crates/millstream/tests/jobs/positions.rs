@@ -12,9 +12,9 @@ use std::thread;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, SchemaRef};
+use millstream::program::{Job, Plan, SessionControl, Stopper, parse_script};
 use millstream::{
-    Job, OpenOptions, Plan, Position, Result, RowOrder, Session, Settings, Sink, SplitPoll,
-    Stopper, Writers,
+    OpenOptions, Position, Result, RowOrder, Session, Settings, Sink, SplitPoll, Writers,
 };
 use millstream_contract::table::JobPositions;
 
@@ -95,7 +95,7 @@ fn planned(base: &Path) -> Plan {
         file("hidden", "ndjson", "${file:where}/d.ndjson"),
         file("piped", "csv", "pipe"),
     ];
-    for statement in millstream::parse_script(&script.concat(), "positions.sql").unwrap() {
+    for statement in parse_script(&script.concat(), "positions.sql").unwrap() {
         session.execute(&statement).unwrap();
     }
     session
