@@ -71,5 +71,5 @@ fn written(expr: Expr, of: &HashMap<String, Expr>, nodes_max: usize) -> DfResult
     if nodes > nodes_max {
         return Ok(expr);
     }
-    Ok(expr.replaced(|e| Ok(find(e).cloned()))?)
+    expr.replaced(|e| Ok(find(e).cloned()))
 }

@@ -413,6 +413,6 @@ fn rename(expr: &Expr, names: &HashMap<String, String>) -> Result<Expr> {
     }
     Ok(expr.clone().replaced(|e| {
         let name = column_of(FIRED, e).and_then(|column| names.get(column));
-        Ok(name.map(|name| fired_column(name)))
+        Ok(name.map(fired_column))
     })?)
 }
