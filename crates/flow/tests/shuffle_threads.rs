@@ -1,13 +1,13 @@
 //! Threads that share endpoints, and the operators, over shared memory.
 
 mod common;
-mod operator;
 
 use common::{Chance, PATIENCE, Pattern, Shuffle as Nodes, patient, settings};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
-use millstream_flow::shuffle::{Design, Error, Received, State, Transport};
-use operator::{Reader, Shuffle};
+use millstream_flow::shuffle::{
+    Design, Error, Groups, Reader, Received, Shuffle, State, Transport,
+};
 
 const THREADS: usize = 3;
 /// A row: node, thread, number, and what it should be.
@@ -32,7 +32,7 @@ fn row(node: usize, thread: usize, number: u32) -> [u8; ROW_BYTES] {
 /// reads come in order where that is promised.
 fn operators(design: Design, pattern: Pattern, rows: u32) {
     let nodes = Nodes::new(&devices(2), patient(settings(design, 3, 2)), THREADS).unwrap();
-    let groups = pattern.groups(2);
+    let groups = Groups::multicast(pattern.groups(2), 2).unwrap();
     let ends = design.endpoints_of(THREADS);
     let each = THREADS / ends;
     let operators: Vec<Vec<_>> = nodes
@@ -99,7 +99,7 @@ fn check(design: Design, pattern: Pattern, rows: u32, read: &[Vec<u8>]) {
                     assert_eq!(one, row(node, thread, number), "{design}: a row is damaged");
                     found[number as usize] += 1;
                     // Rows of two groups are in different buffers, so only one group is in order.
-                    if design.transport != Transport::Datagrams && pattern == Pattern::Broadcast {
+                    if design.is_ordered() && pattern == Pattern::Broadcast {
                         assert!(last < Some(number), "{design}: {last:?} before {number}");
                         last = Some(number);
                     }
@@ -125,10 +125,10 @@ fn operators_refuse_what_would_wait_for_ever() {
     let nodes = Nodes::new(&devices(2), settings(design, 1, 1), 2).unwrap();
     let sender = &nodes.senders[0][0];
     // 1 buffer for each of 2 peers and 2 threads.
-    let five = vec![vec![0]; 5];
+    let five = Groups::multicast(vec![vec![0]; 5], 2).unwrap();
     let refused = Shuffle::new(sender, five, 1, PATIENCE).err();
     assert!(matches!(refused, Some(Error::Setting { value: Some(4), .. })), "{refused:?}");
-    let shuffle = Shuffle::new(sender, vec![vec![0], vec![1]], 2, PATIENCE).unwrap();
+    let shuffle = Shuffle::new(sender, Groups::repartition(2), 2, PATIENCE).unwrap();
     let mut writers = [shuffle.writer().unwrap(), shuffle.writer().unwrap()];
     assert!(matches!(shuffle.writer().err(), Some(Error::Setting { value: Some(3), .. })));
     let error = writers[0].push(0, &[0; 97]).unwrap_err();

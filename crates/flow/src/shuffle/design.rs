@@ -101,6 +101,12 @@ impl Design {
         }
     }
 
+    /// Whether messages of one sending endpoint arrive at one receiving endpoint in order. Of
+    /// datagrams they do not.
+    pub fn is_ordered(self) -> bool {
+        self.transport != Transport::Datagrams
+    }
+
     /// Queue pairs of one node's sending (or receiving) half, of `peers` nodes and `threads`
     /// threads (paper, table 1).
     pub fn queue_pairs(self, peers: usize, threads: usize) -> usize {

@@ -1,5 +1,7 @@
 //! Transmission groups: the receivers of each copy (paper, section 4.1).
 
+use crate::shuffle::error::{Error, Result};
+
 /// Sets of destinations. A row goes to all destinations of its group; a destination may be in no,
 /// one or several groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +18,22 @@ impl Groups {
     /// One group of all destinations: every row goes to all.
     pub fn broadcast(destinations: usize) -> Groups {
         Groups { groups: vec![(0..destinations).collect()] }
+    }
+
+    /// Any groups, of destinations below `destinations`, each once in a group.
+    pub fn multicast(groups: Vec<Vec<usize>>, destinations: usize) -> Result<Groups> {
+        for group in &groups {
+            for (at, number) in group.iter().copied().enumerate() {
+                if number >= destinations || group[..at].contains(&number) {
+                    return Err(Error::Destination { number, count: destinations });
+                }
+            }
+        }
+        if groups.is_empty() {
+            let why = "a shuffle needs one".into();
+            return Err(Error::Setting { name: "groups", value: Some(0), why });
+        }
+        Ok(Groups { groups })
     }
 
     /// How many groups there are.
@@ -57,6 +75,12 @@ mod tests {
         assert_eq!((groups.len(), groups.destinations(2)), (3, &[2][..]));
         let groups = Groups::broadcast(3);
         assert_eq!((groups.len(), groups.destinations(0)), (1, &[0, 1, 2][..]));
+        // The paper's figure 2: what goes to group 0 reaches B and C.
+        let groups = Groups::multicast(vec![vec![1, 2], vec![3]], 4).unwrap();
+        assert_eq!(groups.destinations(0), [1, 2]);
+        assert!(Groups::multicast(vec![vec![4]], 4).is_err());
+        assert!(Groups::multicast(vec![vec![1, 1]], 4).is_err());
+        assert!(Groups::multicast(Vec::new(), 4).is_err());
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! | one endpoint for all | `SEMQ/SR` | `SESQ/SR` | `SEMQ/RD` | `SEMQ/WR` |
 //!
 //! A [`Sender`] and a [`Receiver`] are the paper's endpoints; four implementations of each serve
-//! the eight designs. [`Groups`] are its transmission groups: repartition, broadcast.
+//! the eight designs. [`Shuffle`], [`Writer`] and [`Reader`] are its operators on top of them, and
+//! [`Groups`] its transmission groups: repartition, multicast, broadcast.
 //!
 //! # What it promises
 //!
@@ -21,7 +22,7 @@
 //!   datagrams the answer may itself be lost, and then the sender fails although its stream has
 //!   arrived.
 //! - Over reliable connections messages of one sender arrive at one receiver in the order of
-//!   putting. Over datagrams they arrive in any order; only the end waits
+//!   putting ([`Design::is_ordered`]). Over datagrams they arrive in any order; only the end waits
 //!   for what it has overtaken.
 //! - Every sender's stream ends once for every receiver, with [`State::Depleted`]. When all have
 //!   ended, every thread of a receiver is told so, however often it asks.
@@ -104,8 +105,8 @@
 //!   in the highest bit whether it is the last.
 //! - *Headers*: [`wire`] describes them. Entries of queues carry the lap of their queue, so nothing
 //!   is cleared, and a stale entry is never taken for a new one.
-//! - *Depleted* of an endpoint that threads share is put by the last thread, after all messages of
-//!   the others. It goes to all destinations once, whatever their groups.
+//! - *Depleted* of an endpoint that threads share is put by the last of them ([`Writer::finish`]),
+//!   after everybody's last message. It goes to all destinations once, whatever groups they are in.
 //! - *A node's own part* goes through the fabric, as all others do; destinations are what the
 //!   caller connects.
 //! - *Thread safety*: a lock for each endpoint, held for a call, for which the threads of an
@@ -160,14 +161,13 @@
 //!             })
 //!         })
 //!         .collect();
-//!     let groups = Groups::repartition(2);
+//!     let shuffle = Shuffle::new(&sender, Groups::repartition(2), 1, patience)?;
+//!     let mut writer = shuffle.writer()?;
 //!     for key in 0..1000_u64 {
-//!         let group = groups.of_hash(key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-//!         let mut buffer = sender.acquire(patience)?;
-//!         buffer.payload()[..8].copy_from_slice(&key.to_le_bytes());
-//!         sender.put(buffer, 8, groups.destinations(group), State::MoreData)?;
+//!         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+//!         writer.push(shuffle.groups().of_hash(hash), &key.to_le_bytes())?;
 //!     }
-//!     sender.finish(patience)?;
+//!     writer.finish()?;
 //!     readers.into_iter().map(|reader| reader.join().expect("no panic")).collect()
 //! })?;
 //! assert_eq!(counts.iter().sum::<usize>(), 1000);
@@ -182,6 +182,7 @@ mod error;
 mod groups;
 mod hello;
 mod links;
+mod operator;
 mod pool;
 mod receive;
 mod send;
@@ -194,6 +195,7 @@ pub use counters::Counters;
 pub use design::{Design, Endpoints, Notification, Transport};
 pub use error::{Error, Result};
 pub use groups::Groups;
+pub use operator::{Reader, Shuffle, Writer};
 pub use receive::{Delivery, Received, Receiver, ReceiverSetup};
 pub use send::{Buffer, Sender, SenderSetup};
 pub use settings::{Depth, Settings};

@@ -11,7 +11,7 @@ use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_fabric::{Fabric, Timing};
 use millstream_flow::shuffle::{
     Counters, Delivery, Depth, Design, Error, Received, Receiver, ReceiverSetup, Result, Sender,
-    SenderSetup, Settings, State, Transport,
+    SenderSetup, Settings, State,
 };
 
 /// Small messages, so that runs are short.
@@ -449,7 +449,7 @@ impl<'a, F: Fabric> Run<'a, F> {
     /// That endpoints which came to their end have received what was put, once each, and in order
     /// where that is promised.
     fn check(&mut self) {
-        let ordered = self.shuffle.settings.design.transport != Transport::Datagrams;
+        let ordered = self.shuffle.settings.design.is_ordered();
         for consumer in self.consumers.iter().filter(|one| one.finished) {
             for source in consumer.receiver.sources() {
                 let pair = (*source, consumer.receiver.id());

@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use millstream_fabric::Fabric;
 
-use millstream_flow::shuffle::{Buffer, Delivery, Error, Receiver, Result, Sender, State};
+use crate::shuffle::error::{Error, Result};
+use crate::shuffle::groups::Groups;
+use crate::shuffle::receive::{Delivery, Receiver};
+use crate::shuffle::send::{Buffer, Sender};
+use crate::shuffle::wire::State;
 
 /// SHUFFLE: shared by the threads of a sending endpoint. Several endpoints have a shuffle each.
-pub(crate) struct Shuffle<'a, F: Fabric> {
+pub struct Shuffle<'a, F: Fabric> {
     sender: &'a Sender<F>,
-    groups: Vec<Vec<usize>>,
+    groups: Groups,
     threads: usize,
     /// Writers not made yet, and unfinished writers.
     to_come: AtomicUsize,
@@ -24,9 +28,9 @@ impl<'a, F: Fabric> Shuffle<'a, F> {
     ///
     /// A thread fills a buffer for each group at the same time, so there have to be as many buffers
     /// as threads times groups, or threads would wait for each other's: [`Error::Setting`].
-    pub(crate) fn new(
+    pub fn new(
         sender: &'a Sender<F>,
-        groups: Vec<Vec<usize>>,
+        groups: Groups,
         threads: usize,
         patience: Duration,
     ) -> Result<Shuffle<'a, F>> {
@@ -43,12 +47,12 @@ impl<'a, F: Fabric> Shuffle<'a, F> {
     }
 
     /// The groups.
-    pub(crate) fn groups(&self) -> &[Vec<usize>] {
+    pub fn groups(&self) -> &Groups {
         &self.groups
     }
 
     /// A thread's part; as many can be had as there are threads.
-    pub(crate) fn writer(&self) -> Result<Writer<'_, F>> {
+    pub fn writer(&self) -> Result<Writer<'_, F>> {
         let fewer = |left: usize| left.checked_sub(1);
         if self.to_come.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).is_err() {
             let (value, why) = (Some(self.threads as u64 + 1), "each thread has one".into());
@@ -70,7 +74,7 @@ struct Filling<'a, F: Fabric> {
 ///
 /// Dropped without [`Writer::finish`], the streams of its endpoint never end, and receivers get an
 /// error when the endpoint is dropped.
-pub(crate) struct Writer<'a, F: Fabric> {
+pub struct Writer<'a, F: Fabric> {
     shuffle: &'a Shuffle<'a, F>,
     out: Vec<Option<Filling<'a, F>>>,
 }
@@ -82,7 +86,7 @@ impl<F: Fabric> Writer<'_, F> {
     /// # Panics
     /// If there is no such group.
     #[inline]
-    pub(crate) fn push(&mut self, group: usize, row: &[u8]) -> Result<()> {
+    pub fn push(&mut self, group: usize, row: &[u8]) -> Result<()> {
         let max = self.shuffle.sender.message_bytes();
         if self.out[group].as_ref().is_some_and(|filling| filling.bytes + row.len() > max) {
             self.send(group)?;
@@ -104,14 +108,14 @@ impl<F: Fabric> Writer<'_, F> {
     /// Sends what a group's buffer has.
     fn send(&mut self, group: usize) -> Result<()> {
         let Some(Filling { buffer, bytes }) = self.out[group].take() else { return Ok(()) };
-        let to = &self.shuffle.groups[group];
+        let to = self.shuffle.groups.destinations(group);
         self.shuffle.sender.put(buffer, bytes, to, State::MoreData)
     }
 
     /// Sends the remaining rows. The last of the endpoint's threads ends its streams (algorithm 1,
     /// lines 16 and 18) and waits until receivers have all messages; earlier threads return when
     /// their messages are on their way.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         for group in 0..self.out.len() {
             self.send(group)?;
         }
@@ -126,7 +130,7 @@ impl<F: Fabric> Writer<'_, F> {
 
 /// RECEIVE: a thread's part of a receiving endpoint. It copies rows into vectors and gives buffers
 /// back; who wants to read rows where they are gets messages from the [`Receiver`] itself.
-pub(crate) struct Reader<'a, F: Fabric> {
+pub struct Reader<'a, F: Fabric> {
     receiver: &'a Receiver<F>,
     /// A message that did not fit into the last vector, and how many bytes of it have been copied.
     left: Option<(Delivery<'a, F>, usize)>,
@@ -135,14 +139,14 @@ pub(crate) struct Reader<'a, F: Fabric> {
 
 impl<'a, F: Fabric> Reader<'a, F> {
     /// A thread's reader. Nothing waits for longer than `patience`.
-    pub(crate) fn new(receiver: &'a Receiver<F>, patience: Duration) -> Reader<'a, F> {
+    pub fn new(receiver: &'a Receiver<F>, patience: Duration) -> Reader<'a, F> {
         Reader { receiver, left: None, patience }
     }
 
     /// Fills a vector, which is cleared before, with at most `max` bytes. Returns false when all
     /// has been read; the vector may have the last rows then. Where all rows have the same length
     /// and `max` is a multiple of it, none is split.
-    pub(crate) fn next(&mut self, out: &mut Vec<u8>, max: usize) -> Result<bool> {
+    pub fn next(&mut self, out: &mut Vec<u8>, max: usize) -> Result<bool> {
         out.clear();
         while out.len() < max {
             let (message, from) = match self.left.take() {
