@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::{MESSAGE_BYTES, Pattern, Shuffle, Work, run_well, settings, simulated, while_away};
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_flow::shuffle::{
-    Delivery, Depth, Design, Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings,
-    State,
+    Delivery, Depth, Design, Error, Pool, Received, Receiver, ReceiverSetup, Sender, SenderSetup,
+    Settings, State, Transport,
 };
 
 fn adaptive(design: Design, least: u32, most: u32) -> Settings {
@@ -137,5 +137,51 @@ fn adaptive_buffers_keep_all_promises() {
             let added = sent.added + received.added;
             assert!(hold < 4 || added > 0, "{design} {work:?}: {sent:?} {received:?}");
         }
+    }
+}
+
+/// One pool for several endpoints: it registers what they need, and gives back what they left.
+#[test]
+fn endpoints_share_a_pool() {
+    let design = "MESQ/SR".parse().unwrap();
+    assert_eq!(Design::ALL[2], design);
+    let settings = adaptive(design, 2, 100);
+    let sim = Sim::new(1);
+    let device = sim.node(Model::default());
+    let pool = Pool::new(&device, &settings, 6);
+    assert_eq!(pool.registered_bytes(), 0);
+    let open = |id| ReceiverSetup::with_pool(&device, &pool, id, 1, settings);
+    let receivers: Vec<_> = (0..3).map(|id| open(id).unwrap()).collect();
+    assert_eq!(pool.lent(), 6);
+    let registered = pool.registered_bytes();
+    assert!(registered > 0);
+    // The cap is the pool's.
+    let refused = open(3).err();
+    assert!(matches!(refused, Some(Error::Setting { .. })), "{refused:?}");
+    assert_eq!(pool.lent(), 6);
+    assert_eq!(pool.trim(), 0, "all are in use");
+    drop(receivers);
+    assert_eq!((pool.lent(), pool.registered_bytes()), (0, registered));
+    assert_eq!(pool.trim(), registered);
+    assert_eq!(pool.registered_bytes(), 0);
+    // And it can be used again.
+    assert_eq!(open(4).map(|_| pool.lent()).unwrap(), 2);
+}
+
+/// What peers address by themselves is the endpoint's own.
+#[test]
+fn pools_are_for_buffers_that_peers_do_not_address() {
+    let sim = Sim::new(1);
+    let device = sim.node(Model::default());
+    for design in single() {
+        let settings = adaptive(design, 2, 4);
+        let pool = Pool::new(&device, &settings, 100);
+        let sender = SenderSetup::with_pool(&device, &pool, 1, 1, settings);
+        let receiver = ReceiverSetup::with_pool(&device, &pool, 2, 1, settings);
+        assert_eq!(sender.is_err(), design.transport == Transport::Read, "{design}");
+        let writes = matches!(design.transport, Transport::Write(_));
+        assert_eq!(receiver.is_err(), writes, "{design}");
+        let other = Settings { message_bytes: 1000, ..settings };
+        assert!(SenderSetup::with_pool(&device, &pool, 1, 1, other).is_err(), "{design}");
     }
 }

@@ -92,7 +92,8 @@ counters! {
         repeated,
         /// Queue pairs.
         queue_pairs,
-        /// Bytes of registered memory, now. Buffers that left circulation are registered still.
+        /// Bytes of registered memory, now. Buffers that left circulation are registered still;
+        /// of a [`Pool`](crate::shuffle::Pool) only those that the endpoint has are counted.
         registered_bytes,
         /// Buffers in circulation, now.
         buffers,

@@ -118,9 +118,9 @@
 //!   retires, when they are released, all but the first of those that are ready at once. A sender
 //!   that makes messages faster than they leave does go up to the most, as in the paper: there the
 //!   most is the bound. Neither goes below the least nor above the most. Credit is never taken
-//!   back: a retired buffer is not posted again. What peers address by themselves (the sender's
-//!   buffers in RD, the receiver's in WR) is registered once for the most, and only circulates or
-//!   not. Each endpoint has buffers of its own, and not a pool with others, as in the paper.
+//!   back: a retired buffer is not posted again. The paper's pool is [`Pool`]. What peers address
+//!   by themselves (the sender's buffers in RD, the receiver's in WR) is registered once for the
+//!   most, and only circulates or not.
 //! - *Bandwidth-delay rule* (section 6.1, [`Depth::BandwidthDelay`]): for each connection as much
 //!   as if it had the link alone, and not less than `f` or 2.
 //!
@@ -196,6 +196,7 @@ pub use design::{Design, Endpoints, Notification, Transport};
 pub use error::{Error, Result};
 pub use groups::Groups;
 pub use operator::{Reader, Shuffle, Writer};
+pub use pool::Pool;
 pub use receive::{Delivery, Received, Receiver, ReceiverSetup};
 pub use send::{Buffer, Sender, SenderSetup};
 pub use settings::{Depth, Settings};

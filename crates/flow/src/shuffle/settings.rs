@@ -343,10 +343,11 @@ impl Settings {
     }
 
     /// Bytes that a sending endpoint for so many receivers registers: exactly, or at most if depth
-    /// is adaptive. The buffers are the paper's formula (section 7.1.1): buffers for each peer and
-    /// thread, times peers, times threads, times the message's length, which is rounded up to a
-    /// cache line. With them: a line for each buffer's header and one for its seal where buffers
-    /// are polled, a block of words for each connection, and for datagrams room for credit.
+    /// is adaptive or its buffers are a [`Pool`](crate::shuffle::Pool)'s. The buffers are the
+    /// paper's formula (section 7.1.1): buffers for each peer and thread, times peers, times
+    /// threads, times the message's length, which is rounded up to a cache line. With them: a line
+    /// for each buffer's header and one for its seal where buffers are polled, a block of words for
+    /// each connection, and for datagrams room for credit.
     pub fn sender_bytes(&self, receivers: usize) -> u64 {
         let buffers = receivers * self.per_peer().1 as usize * self.slot_bytes();
         let rest = match self.design.transport {

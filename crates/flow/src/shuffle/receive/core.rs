@@ -88,7 +88,7 @@ impl<F: Fabric> ReceiverCore<F> {
 
     /// Counters of this part.
     pub(crate) fn counters(&self) -> Counters {
-        let slots = self.buffers.registered_bytes();
+        let slots = self.buffers.registered_bytes(self.settings.slot_bytes());
         let buffers = self.buffers.circulating() as u64;
         Counters { registered_bytes: slots as u64, buffers, ..self.counters }
     }
@@ -103,7 +103,7 @@ impl<F: Fabric> ReceiverCore<F> {
         |source| !self.sources[source].ended
     }
 
-    /// Buffers for source `source`, when it is opened.
+    /// Buffers of its own (or of a pool) for source `source`, when it is opened.
     pub(crate) fn first_buffers(&mut self, source: usize) -> Result<Vec<u32>> {
         let slots = self.buffers.fetch_least(self.settings.per_peer().0 as usize)?;
         self.circulate(source, slots.len() as u32);

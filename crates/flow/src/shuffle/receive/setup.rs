@@ -14,10 +14,10 @@ use super::window::Window;
 use super::write::WriteReceiver;
 use super::{In, Receiver};
 use crate::shuffle::design::{Notification, Transport};
-use crate::shuffle::error::Result;
+use crate::shuffle::error::{Error, Result};
 use crate::shuffle::hello::{parameters, peers_of};
 use crate::shuffle::links::{Links, Pairs, open};
-use crate::shuffle::pool::Buffers;
+use crate::shuffle::pool::{Buffers, Pool};
 use crate::shuffle::settings::{Role, Settings};
 
 /// A receiving endpoint that is open, and not connected yet (`Open`): memory is registered,
@@ -35,11 +35,36 @@ impl<F: Fabric> ReceiverSetup<F> {
     /// Opens an endpoint for so many senders. `id` is one that no other endpoint of this shuffle
     /// has (as address and port are).
     pub fn new(fabric: &F, id: u32, senders: usize, settings: Settings) -> Result<Self> {
+        ReceiverSetup::open(fabric, id, senders, settings, None)
+    }
+
+    /// The same with buffers of a pool that other endpoints use, too; not where senders write.
+    pub fn with_pool(
+        fabric: &F,
+        pool: &Pool<F>,
+        id: u32,
+        senders: usize,
+        settings: Settings,
+    ) -> Result<Self> {
+        if matches!(settings.design.transport, Transport::Write(_)) {
+            let why = "buffers that senders write are the endpoint's own".into();
+            return Err(Error::Setting { name: "pool", value: None, why });
+        }
+        ReceiverSetup::open(fabric, id, senders, settings, Some(pool))
+    }
+
+    fn open(
+        fabric: &F,
+        id: u32,
+        senders: usize,
+        settings: Settings,
+        pool: Option<&Pool<F>>,
+    ) -> Result<Self> {
         let (pairs, queue, events) = open(fabric, &settings, Role::Receiver, senders, |_| Ok(()))?;
         let write = matches!(settings.design.transport, Transport::Write(_));
         let access = Access { remote_write: write, ..Access::LOCAL };
         let most = settings.per_peer().1 as usize * senders;
-        let buffers = Buffers::open(fabric, &settings, most, access)?;
+        let buffers = Buffers::open(fabric, pool, &settings, most, access)?;
         let core = ReceiverCore::new(fabric, settings, id, queue, buffers, senders);
         let mut setup = ReceiverSetup { pairs, core, events, wait: VecDeque::new() };
         for source in 0..senders {

@@ -87,7 +87,7 @@ impl<F: Fabric> SenderCore<F> {
 
     /// Counters of this part.
     pub(crate) fn counters(&self) -> Counters {
-        let slots = self.buffers.registered_bytes();
+        let slots = self.buffers.registered_bytes(self.settings.slot_bytes());
         let buffers = self.buffers.circulating() as u64;
         Counters { registered_bytes: slots as u64, buffers, ..self.counters }
     }

@@ -10,10 +10,10 @@ use super::send_receive::MessageSender;
 use super::write::WriteSender;
 use super::{Out, Sender};
 use crate::shuffle::design::{Endpoints, Transport};
-use crate::shuffle::error::Result;
+use crate::shuffle::error::{Error, Result};
 use crate::shuffle::hello::{parameters, peers_of};
 use crate::shuffle::links::{Links, Pairs, open};
-use crate::shuffle::pool::Buffers;
+use crate::shuffle::pool::{Buffers, Pool};
 use crate::shuffle::settings::{CREDIT_SLOT_BYTES, Role, Settings};
 
 /// A sending endpoint that is open, and not connected yet (`Open`): memory is registered, and
@@ -30,6 +30,31 @@ impl<F: Fabric> SenderSetup<F> {
     /// Opens an endpoint for so many receivers. `id` is one that no other endpoint of this shuffle
     /// has (as address and port are).
     pub fn new(fabric: &F, id: u32, receivers: usize, settings: Settings) -> Result<Self> {
+        SenderSetup::open(fabric, id, receivers, settings, None)
+    }
+
+    /// The same with buffers of a pool that other endpoints use, too; not where the receiver reads.
+    pub fn with_pool(
+        fabric: &F,
+        pool: &Pool<F>,
+        id: u32,
+        receivers: usize,
+        settings: Settings,
+    ) -> Result<Self> {
+        if settings.design.transport == Transport::Read {
+            let why = "buffers that receivers read are the endpoint's own".into();
+            return Err(Error::Setting { name: "pool", value: None, why });
+        }
+        SenderSetup::open(fabric, id, receivers, settings, Some(pool))
+    }
+
+    fn open(
+        fabric: &F,
+        id: u32,
+        receivers: usize,
+        settings: Settings,
+        pool: Option<&Pool<F>>,
+    ) -> Result<Self> {
         // Room for credit.
         let memory = |sizes: QueueSizes| {
             Ok(fabric.allocate(sizes.receive as usize * CREDIT_SLOT_BYTES, Access::LOCAL)?)
@@ -38,7 +63,7 @@ impl<F: Fabric> SenderSetup<F> {
         let read = settings.design.transport == Transport::Read;
         let access = Access { remote_read: read, ..Access::LOCAL };
         let most = settings.per_peer().1 as usize * receivers;
-        let buffers = Buffers::open(fabric, &settings, most, access)?;
+        let buffers = Buffers::open(fabric, pool, &settings, most, access)?;
         let core = SenderCore::new(fabric, settings, id, queue, buffers, receivers)?;
         Ok(SenderSetup { pairs, core, events, receivers })
     }
