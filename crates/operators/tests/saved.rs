@@ -38,10 +38,13 @@ const RANKED: [usize; 3] = [2, 4, 3];
 /// The number of a row that has none in an order.
 const UNORDERED: &str = "number of a row";
 
+/// The time of a row, and numbers from which its values are made.
+type Row = (i64, [u64; 4]);
+
 /// Rows with their times, and the input that they are of.
 struct Chunk {
     input: usize,
-    rows: Vec<(i64, [u64; 4])>,
+    rows: Vec<Row>,
     watermark: i64,
 }
 
@@ -66,7 +69,7 @@ fn chunks(random: &mut Random, count: usize, keys: u64, inputs: u64, step_us: u6
     (0..count).map(&mut chunk).collect()
 }
 
-fn batch(rows: &[(i64, [u64; 4])], scale: i64) -> RecordBatch {
+fn batch(rows: &[Row], scale: i64) -> RecordBatch {
     let of = |n: usize| rows.iter().map(move |(_, values)| values[n]);
     let ints = |n: usize, scale: i64| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values(of(n).map(|v| v as i64 * scale)))
@@ -114,7 +117,7 @@ impl Run {
 
     fn take(&mut self, chunk: &Chunk, scale: i64) -> Result<()> {
         let windowing = self.program.windowing();
-        let mut of_slices: Vec<(SliceId, Vec<(i64, [u64; 4])>)> = Vec::new();
+        let mut of_slices: Vec<(SliceId, Vec<Row>)> = Vec::new();
         for row in &chunk.rows {
             let bounds = windowing.slice_of(row.0);
             let slice = match windowing.fate(&bounds, row.0, self.frontier) {

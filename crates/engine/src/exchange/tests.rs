@@ -176,7 +176,7 @@ impl Case {
 
     /// Everything in a table, as text, sorted.
     fn dump(&self, slices: &mut Slices, id: SliceId) -> Vec<String> {
-        let Some(table) = slices.remove(id..=id) else { return vec![] };
+        let Some(table) = slices.remove(id) else { return vec![] };
         let mut lines = vec![];
         for block in 0..table.scan_blocks() {
             let rows = table.scan(block);

@@ -8,7 +8,6 @@ mod spare;
 mod update;
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use millstream_state::{
@@ -378,15 +377,14 @@ impl Slices {
     /// their fragments have been sealed. Earlier ones are there after a restart alone.
     pub(crate) fn remove_all(&mut self, last: SliceId) -> Vec<(SliceId, Table)> {
         let ids: Vec<SliceId> = self.slices.range(..=last).map(|(id, _)| *id).collect();
-        ids.into_iter().filter_map(|id| Some((id, self.remove(id..=id)?))).collect()
+        ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
     }
 
-    /// Takes out the slice that a complete window consists of; its fragments have been sealed. The
-    /// next may go on in its large index, which is not looked into any more. Rows that are copied
-    /// for that (they refer to texts) stand twice for a moment, where the budget is not tight: they
-    /// are few beside the index.
-    pub fn remove(&mut self, window: RangeInclusive<SliceId>) -> Option<Table> {
-        let id = *self.slices.range(window).next()?.0;
+    /// Takes out a slice of a complete window; its fragments have been sealed. The next may go on
+    /// in its large index, which is not looked into any more. Rows that are copied for that (they
+    /// refer to texts) stand twice for a moment, where the budget is not tight: they are few beside
+    /// the index.
+    pub fn remove(&mut self, id: SliceId) -> Option<Table> {
         let mut slice = self.slices.remove(&id)?;
         self.counted.change(id, &mut slice);
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
