@@ -39,8 +39,8 @@ impl Growing {
     }
 }
 
-fn spec(name: &String) -> SplitSpec {
-    SplitSpec { name: name.clone(), length: None, file: None, packed: false }
+fn spec(name: &str) -> SplitSpec {
+    SplitSpec { name: name.into(), length: None, file: None, packed: false }
 }
 
 impl Table for Growing {
@@ -67,7 +67,9 @@ impl Table for Growing {
     }
     fn added_splits(&self, is_known: &dyn Fn(&str) -> bool) -> Result<AddedSplits> {
         let all = self.all.lock().unwrap();
-        Ok(AddedSplits::New(all.iter().filter(|name| !is_known(name)).map(spec).collect()))
+        Ok(AddedSplits::New(
+            all.iter().filter(|name| !is_known(name)).map(|name| spec(name)).collect(),
+        ))
     }
     fn committed(&self, positions: &Positions) -> Result<()> {
         self.committed.lock().unwrap().push(positions.clone());
