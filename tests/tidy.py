@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks floors of crates, circles of files, lengths of lines, files and functions, banned words, comments, documents.
+"""Checks floors of crates, circles of files, names of types, lengths of lines, files and functions, words, documents.
 
     python3 tests/tidy.py [--self-test | --lines | --sentences]
 
@@ -18,12 +18,13 @@ needed is a complaint, too.
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import tidy_docs
 import tidy_words
-from tidy_modules import Graph, circles, graph, modules, name as module_name, without_tests
+from tidy_modules import Graph, Module, circles, graph, modules, name as module_name, without_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -132,8 +133,18 @@ def check_crates() -> Iterator[str]:
     for source in sorted(ROOT.glob("crates/*/src")):
         uses, place = graph(modules(source)), str(source.relative_to(ROOT))
         yield from check_modules(place, FLOORS_WITHIN.get(source.parent.name, []), uses)
+        yield from check_types(place, modules(source))
         for circle in circles(uses):
             yield f"{place}: files import each other in a circle: {', '.join(map(module_name, circle))}"
+
+
+# --- names of types ---
+
+def check_types(source: str, texts: dict[Module, str]) -> Iterator[str]:
+    """Names that stand for several types, all seen by the whole crate or by others."""
+    visible = Counter(name for text in texts.values() for name in re.findall(
+        r"^ *pub(?:\(crate\))? (?:unsafe )?(?:struct|enum|union|trait|type) (\w+)", text, re.MULTILINE))
+    yield from (f"{source}: {name} stands for several types" for name, times in sorted(visible.items()) if times > 1)
 
 
 # --- lengths and words ----------------------------------------------------------------------------
@@ -279,6 +290,8 @@ def self_test() -> None:
     assert circles(graph(through)) == []
     assert list(check_modules("x", [{"a"}, {"b"}], {("a",): {("b",), ("c",)}, ("b",): {("a",)}, ("c",): set()})) == [
         "x: a (floor 1) may not use b (floor 2)"]
+    texts = {("a",): "pub struct S;\npub(crate) enum T {}", ("b",): "pub(super) trait T {}\n    pub(crate) union S {}"}
+    assert list(check_types("x", texts)) == ["x: S stands for several types"], list(check_types("x", texts))
     body = "    x();\n" * FUNCTION_LINES_MAX
     long = f"impl A {{\n    pub(crate) fn long(&self) {{\n{body}    }}\n}}\n"
     assert any("function long has more" in line for line in check_rust("a.rs", long)), list(check_rust("a.rs", long))
