@@ -120,7 +120,7 @@ def runs_as_another(pid: int) -> bool:
 
 def test_why_names_a_process_that_has_not_joined(job):
     """It is stopped between its start and its joining, which is seldom hit at once."""
-    for _ in range(20):
+    for _ in range(60):
         running = job(ENDLESS, 3, "shm", running=False)
         while not (len(others := children(running.main.pid)) == 2 and all(map(runs_as_another, others))):
             assert running.main.poll() is None, running.main.stderr.read()

@@ -129,7 +129,7 @@ fn slow(endpoint: Endpoint) -> Endpoint {
 fn a_long_message_over_a_slow_network_arrives() {
     // The network's buffers take some MiB at once.
     let bytes = 24 << 20;
-    let silence = Duration::from_millis(250);
+    let silence = Duration::from_millis(500);
     let timing = Timing { silence, ..Timing::default() };
     let (here, there) = (device(), device());
     let (mut a, mut b) = (End::new(&here, bytes, timing), End::new(&there, bytes, timing));

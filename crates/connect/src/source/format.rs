@@ -19,7 +19,7 @@ use crate::records::{Reading, RecordFormat, RecordSplit};
 use crate::types::sql_name;
 
 /// A format of files.
-pub(crate) trait Format: Send + Sync + Debug {
+pub(crate) trait ReadFormat: Send + Sync + Debug {
     /// As the option names it.
     fn name(&self) -> &'static str;
 
@@ -42,7 +42,7 @@ pub(crate) trait Format: Send + Sync + Debug {
     fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>>;
 }
 
-impl Format for CsvFormat {
+impl ReadFormat for CsvFormat {
     fn name(&self) -> &'static str {
         "csv"
     }
@@ -60,7 +60,7 @@ impl Format for CsvFormat {
     }
 }
 
-impl Format for NdjsonFormat {
+impl ReadFormat for NdjsonFormat {
     fn name(&self) -> &'static str {
         "ndjson"
     }
@@ -78,7 +78,7 @@ impl Format for NdjsonFormat {
     }
 }
 
-impl Format for RawFormat {
+impl ReadFormat for RawFormat {
     fn name(&self) -> &'static str {
         "raw"
     }
@@ -100,7 +100,7 @@ impl Format for RawFormat {
     }
 }
 
-impl Format for ParquetFormat {
+impl ReadFormat for ParquetFormat {
     fn name(&self) -> &'static str {
         "parquet"
     }
@@ -114,7 +114,7 @@ impl Format for ParquetFormat {
     }
 }
 
-impl Format for IpcFormat {
+impl ReadFormat for IpcFormat {
     fn name(&self) -> &'static str {
         "arrow"
     }
@@ -143,7 +143,7 @@ pub(crate) fn is_foreign(options: &TableOptions) -> bool {
 }
 
 /// The format that the options name, with its own options.
-pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
+pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn ReadFormat>> {
     let list = format!("the formats of files to read are {}", NAMES.join(", "));
     match options.text("format") {
         Some("csv") => Ok(Arc::new(CsvFormat::from_options(options)?)),
@@ -190,7 +190,7 @@ pub(crate) fn lines_from_options(
 /// Refuses columns of types that the format cannot hold, except for columns `beside` the records.
 pub(super) fn check_columns(
     options: &Options<'_>,
-    format: &dyn Format,
+    format: &dyn ReadFormat,
     schema: &Schema,
     beside: &dyn Fn(&str, &DataType) -> bool,
 ) -> Result<()> {

@@ -41,7 +41,7 @@ use millstream_contract::wording::counted;
 use self::file::Bytes;
 pub(crate) use self::file::OneFile;
 pub(crate) use self::follow::{FollowTable, is_followed};
-pub(crate) use self::format::{Format, is_foreign, lines_from_options};
+pub(crate) use self::format::{ReadFormat, is_foreign, lines_from_options};
 use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
@@ -58,7 +58,7 @@ pub struct FileTable {
     name: Name,
     files: Files,
     beside: Beside,
-    format: Arc<dyn Format>,
+    format: Arc<dyn ReadFormat>,
 }
 
 impl FileTable {
@@ -98,7 +98,7 @@ impl FileTable {
         name: &str,
         bytes: &[u8],
         schema: SchemaRef,
-        format: Arc<dyn Format>,
+        format: Arc<dyn ReadFormat>,
     ) -> FileTable {
         let bytes = Bytes::Memory(bytes.into());
         let beside = Beside::none(schema);
@@ -133,7 +133,7 @@ impl FileTable {
     fn checked<'t>(
         table: &'t TableOptions,
         written: &dyn Fn(&str, &DataType) -> bool,
-    ) -> Result<(Arc<dyn Format>, Option<&'t str>)> {
+    ) -> Result<(Arc<dyn ReadFormat>, Option<&'t str>)> {
         let options = Options::new(table);
         let given = options.text("path").map(str::trim);
         if options.flag("follow")? {

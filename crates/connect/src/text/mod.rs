@@ -210,9 +210,13 @@ impl Sink for TextSink {
         inner.flush()
     }
 
-    /// Shows the rows of the interval, which cannot be taken back.
+    /// Shows the rows of the interval, which cannot be taken back. A closed output has ended the
+    /// job early, which is no failure.
     fn prepare(&self, interval: u64) -> Result<Prepared> {
-        self.lock().flush()?;
+        match self.lock().flush() {
+            Ok(()) | Err(Error::OutputClosed) => {}
+            Err(error) => return Err(error),
+        }
         Ok(Prepared { interval, ..Prepared::default() })
     }
 }

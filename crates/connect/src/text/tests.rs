@@ -290,6 +290,7 @@ fn a_closed_output_ends_quietly() {
     let closed = sink(io::ErrorKind::BrokenPipe);
     assert!(matches!(closed.write(0, &batch, true), Err(Error::OutputClosed)));
     assert!(matches!(closed.write(0, &batch, true), Err(Error::OutputClosed)));
+    assert_eq!(closed.prepare(1).unwrap().interval, 1, "a job with a closed output has not failed");
     let full = sink(io::ErrorKind::StorageFull);
     let error = full.write(0, &batch, true).unwrap_err();
     assert!(error.to_string().starts_with("the output: "), "{error}");

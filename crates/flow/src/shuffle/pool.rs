@@ -12,7 +12,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A range of registered memory for one message.
 #[derive(Clone)]
-pub(crate) struct Slot {
+pub(crate) struct PoolSlot {
     pub(crate) region: Region,
     pub(crate) offset: usize,
 }
@@ -39,7 +39,7 @@ struct Inner<F> {
     cap: usize,
     chunk_slots: usize,
     chunks: Vec<Region>,
-    free: Vec<Slot>,
+    free: Vec<PoolSlot>,
     lent: usize,
 }
 
@@ -86,7 +86,7 @@ impl<F: Fabric> Pool<F> {
         let free = &mut inner.free;
         let mut bytes = 0;
         inner.chunks.retain(|chunk| {
-            let of_chunk = |slot: &Slot| slot.region.as_ptr() == chunk.as_ptr();
+            let of_chunk = |slot: &PoolSlot| slot.region.as_ptr() == chunk.as_ptr();
             let is_free = free.iter().filter(|slot| of_chunk(slot)).count();
             if is_free < slots.min(chunk.len() / inner.slot_bytes) {
                 return true;
@@ -102,7 +102,7 @@ impl<F: Fabric> Pool<F> {
         self.lock().slot_bytes
     }
 
-    pub(crate) fn fetch(&self) -> Result<Option<Slot>> {
+    pub(crate) fn fetch(&self) -> Result<Option<PoolSlot>> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         if inner.free.is_empty() {
@@ -113,7 +113,7 @@ impl<F: Fabric> Pool<F> {
             let region = inner.fabric.allocate(count * inner.slot_bytes, Access::LOCAL)?;
             for number in 0..count {
                 let offset = number * inner.slot_bytes;
-                inner.free.push(Slot { region: region.clone(), offset });
+                inner.free.push(PoolSlot { region: region.clone(), offset });
             }
             inner.chunks.push(region);
         }
@@ -122,7 +122,7 @@ impl<F: Fabric> Pool<F> {
         Ok(slot)
     }
 
-    pub(crate) fn give_back(&self, slot: Slot) {
+    pub(crate) fn give_back(&self, slot: PoolSlot) {
         let mut inner = self.lock();
         inner.lent -= 1;
         inner.free.push(slot);
@@ -132,7 +132,7 @@ impl<F: Fabric> Pool<F> {
 /// The buffers of one endpoint, by number. Those in circulation are in some state of the
 /// endpoint's; the others are spare.
 pub(crate) struct Buffers<F: Fabric> {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<PoolSlot>>,
     /// Numbers that have no slot, or whose slot does not circulate.
     spare: Vec<u32>,
     /// Where slots come from and go; without one all are this endpoint's own for ever.
@@ -168,7 +168,7 @@ impl<F: Fabric> Buffers<F> {
     /// Own buffers in one region.
     fn own(fabric: &F, count: usize, slot_bytes: usize, access: Access) -> Result<Self> {
         let region = fabric.allocate(count * slot_bytes, access)?;
-        let slot = |number| Some(Slot { region: region.clone(), offset: number * slot_bytes });
+        let slot = |number| Some(PoolSlot { region: region.clone(), offset: number * slot_bytes });
         Ok(Buffers {
             slots: (0..count).map(slot).collect(),
             spare: (0..count as u32).rev().collect(),
@@ -275,7 +275,7 @@ impl<F: Fabric> Buffers<F> {
     /// # Panics
     /// If it does not; numbers come from this endpoint's own bookkeeping.
     #[inline]
-    pub(crate) fn slot(&self, number: u32) -> &Slot {
+    pub(crate) fn slot(&self, number: u32) -> &PoolSlot {
         self.slots[number as usize].as_ref().expect("a buffer in circulation")
     }
 }

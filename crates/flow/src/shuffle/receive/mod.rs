@@ -27,7 +27,7 @@ use crate::shuffle::counters::Counters;
 use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::Result;
 use crate::shuffle::links::Links;
-use crate::shuffle::pool::Slot;
+use crate::shuffle::pool::PoolSlot;
 use crate::shuffle::wire::{PAYLOAD_AT, State};
 
 /// The four implementations. The choice is made once, at start; no call is virtual.
@@ -302,7 +302,7 @@ pub struct Delivery<'a, F: Fabric> {
 }
 
 impl<'a, F: Fabric> Delivery<'a, F> {
-    fn new(receiver: &'a Receiver<F>, ready: Ready, slot: &Slot) -> Delivery<'a, F> {
+    fn new(receiver: &'a Receiver<F>, ready: Ready, slot: &PoolSlot) -> Delivery<'a, F> {
         let offset = slot.offset + PAYLOAD_AT;
         Delivery { receiver, ready, region: slot.region.clone(), offset }
     }

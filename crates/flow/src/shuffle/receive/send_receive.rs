@@ -5,7 +5,7 @@ use millstream_fabric::{Destination, Fabric, Kind, Receive};
 use super::core::{Ready, ReceiverCore};
 use super::links::Sources;
 use crate::shuffle::error::{Error, Result};
-use crate::shuffle::pool::Slot;
+use crate::shuffle::pool::PoolSlot;
 use crate::shuffle::wire::{HEADER_AT, HEADER_BYTES};
 
 pub(crate) struct MessageReceiver<F: Fabric> {
@@ -13,7 +13,7 @@ pub(crate) struct MessageReceiver<F: Fabric> {
 }
 
 /// A receive into this buffer.
-pub(crate) fn receive<'a>(slot: &'a Slot, number: u32, message_bytes: usize) -> Receive<'a> {
+pub(crate) fn receive<'a>(slot: &'a PoolSlot, number: u32, message_bytes: usize) -> Receive<'a> {
     let bytes = HEADER_BYTES + message_bytes;
     let buffer = Destination { region: &slot.region, offset: slot.offset + HEADER_AT, bytes };
     Receive { id: number.into(), buffer: Some(buffer) }

@@ -9,7 +9,7 @@ use millstream_fabric::{Completion, Fabric};
 use crate::shuffle::counters::Counters;
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::links::Links;
-use crate::shuffle::pool::{Buffers, Slot};
+use crate::shuffle::pool::{Buffers, PoolSlot};
 use crate::shuffle::settings::{Depth, Settings};
 use crate::shuffle::wire::{HEADER_AT, Header, Kind, State};
 
@@ -171,7 +171,7 @@ impl<F: Fabric> SenderCore<F> {
         }
         let bytes = bytes as u32;
         let header = Header { bytes, kind: Kind::Data(state), id: self.id };
-        let Slot { region, offset } = self.buffers.slot(slot);
+        let PoolSlot { region, offset } = self.buffers.slot(slot);
         region.write(offset + HEADER_AT, &header.encode())?;
         self.pending[slot as usize] = to.len() as u32;
         for number in to.iter().copied() {

@@ -22,7 +22,7 @@ use crate::shuffle::counters::Counters;
 use crate::shuffle::endpoint::{Endpoint, Half};
 use crate::shuffle::error::{Error, Result};
 use crate::shuffle::links::Links;
-use crate::shuffle::pool::Slot;
+use crate::shuffle::pool::PoolSlot;
 use crate::shuffle::wire::{PAYLOAD_AT, State};
 
 /// The four implementations. The choice is made once, at start; no call is virtual.
@@ -308,7 +308,7 @@ pub struct Buffer<'a, F: Fabric> {
 }
 
 impl<'a, F: Fabric> Buffer<'a, F> {
-    fn new(sender: &'a Sender<F>, number: u32, slot: &Slot) -> Buffer<'a, F> {
+    fn new(sender: &'a Sender<F>, number: u32, slot: &PoolSlot) -> Buffer<'a, F> {
         let region = slot.region.clone();
         // SAFETY: the buffer is in state Populate, so no work names it, peers cannot write to it,
         // and this is the only handle to it. The region, of which it keeps a handle, does not move.
