@@ -1,13 +1,16 @@
 //! A query over thousands of columns planned query by query: DataFusion compares the columns of
 //! each SELECT within it with each other. What WITH names, and a query in FROM, becomes a view, and
-//! views are planned already; ORDER BY is put on top of the plan of what it orders. A UNION of such
-//! queries is planned as a whole.
+//! views are planned already; UNION, DISTINCT and ORDER BY are put on top of the plans of what they
+//! combine or order.
 
 use datafusion_expr::{LogicalPlanBuilder, SortExpr};
-use datafusion_sql::sqlparser::ast::{LimitClause, OrderByKind};
+use datafusion_sql::sqlparser::ast::{
+    Distinct, LimitClause, OrderByKind, SetOperator, SetQuantifier,
+};
 
 use super::Planner;
 use super::logical::Planned;
+use crate::faults::union_columns::check_unions;
 use crate::names::catalog::{Entry, ViewEntry};
 use crate::names::scope::ScopeNames;
 use crate::plan::pieces::WHOLE_MAX;
@@ -22,8 +25,15 @@ impl Planner {
         if !self.is_wide(query) {
             return None;
         }
-        if query.order_by.is_some() {
+        let combines = query.with.is_none() && is_combined(query);
+        if query.order_by.is_some() || combines && query.limit_clause.is_some() {
             return self.ordered(query, texts);
+        }
+        if combines {
+            let plan = self.combined(&query.body, query, texts)?;
+            check_unions(&plan, query).ok()?;
+            let analyzed = self.analyze(plan.clone()).ok()?;
+            return Some(Planned { plan, analyzed });
         }
         let mut query = query.clone();
         let mut planner = self.clone();
@@ -67,12 +77,43 @@ impl Planner {
         Some(())
     }
 
-    /// A query that is ordered by columns of its result.
+    /// The plan of a UNION, or of a SELECT DISTINCT; `query` is the whole that it is a part of.
+    fn combined(&self, body: &SetExpr, query: &Query, texts: &Texts) -> Option<LogicalPlan> {
+        match body {
+            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } => {
+                let left = self.combined(left, query, texts)?;
+                let right = self.combined(right, query, texts)?;
+                let left = LogicalPlanBuilder::from(left);
+                let both = match set_quantifier {
+                    SetQuantifier::All => left.union(right),
+                    _ => left.union_distinct(right),
+                };
+                both.ok()?.build().ok()
+            }
+            SetExpr::Query(inner) => Some(self.planned(inner, texts).ok()?.plan),
+            other => {
+                let mut body = other.clone();
+                let distinct = match &mut body {
+                    SetExpr::Select(select) if is_distinct(select) => select.distinct.take(),
+                    _ => None,
+                };
+                let query = Query { body: Box::new(body), ..query.clone() };
+                let plan = self.planned(&query, texts).ok()?.plan;
+                match distinct {
+                    Some(_) => LogicalPlanBuilder::from(plan).distinct().ok()?.build().ok(),
+                    None => Some(plan),
+                }
+            }
+        }
+    }
+
+    /// A query that is ordered by columns of its result, or limited.
     fn ordered(&self, query: &Query, texts: &Texts) -> Option<Planned> {
         let mut query = query.clone();
         let keys = match query.order_by.take().map(|order_by| order_by.kind) {
             Some(OrderByKind::Expressions(keys)) => keys,
-            _ => return None,
+            Some(OrderByKind::All(_)) => return None,
+            None => vec![],
         };
         let (skip, fetch) = match query.limit_clause.take() {
             None => (0, None),
@@ -107,7 +148,8 @@ impl Planner {
             return None;
         }
         let ordered = |plan: LogicalPlan| {
-            let sorted = LogicalPlanBuilder::from(plan).sort(order.clone()).ok()?;
+            let plan = LogicalPlanBuilder::from(plan);
+            let sorted = if order.is_empty() { plan } else { plan.sort(order.clone()).ok()? };
             let limits = skip > 0 || fetch.is_some();
             let limited = if limits { sorted.limit(skip, fetch).ok()? } else { sorted };
             limited.build().ok()
@@ -128,6 +170,19 @@ impl Planner {
         let found = query.each_relation(|name| if many(name) { Break(()) } else { Continue(()) });
         found.is_break() || query.walk(&mut LongLists).is_break()
     }
+}
+
+/// Whether a query is a UNION, or without double rows.
+fn is_combined(query: &Query) -> bool {
+    match &*query.body {
+        SetExpr::SetOperation { .. } => true,
+        SetExpr::Select(select) => is_distinct(select),
+        _ => false,
+    }
+}
+
+fn is_distinct(select: &Select) -> bool {
+    matches!(select.distinct, Some(Distinct::Distinct))
 }
 
 /// A query in FROM that has no name.
