@@ -391,12 +391,13 @@ WRONG = [
     ("CREATE TABLE events (a BIGINT) WITH (" + FILE + ")", "events", "exists already"),
     ("CREATE VIEW w AS SELECT kk FROM events", "kk", "did you mean 'k'?"),
     ("DROP TABLE evnts", "evnts", "did you mean 'events'?"),
+    ("SELECT ABS(*) FROM events", "ABS(*)", "name a column; to count rows, write COUNT(*)"),
     ("SET 'memroy' = '1GB'", "'memroy'", "did you mean 'memory'?"),
     ("SET 'memory' = 'lots'", "'lots'", "'1GB'"),
 ]
 
 # Words of the libraries below that must not reach people.
-FOREIGN = re.compile(r"DataFusion|ParserError|Int64|Utf8|Timestamp\(|coerc|\$input|planning:|lIMIT|EOF")
+FOREIGN = re.compile(r"DataFusion|ParserError|Int64|Utf8|Timestamp\(|coerc|\$input|planning:|lIMIT|EOF|Wildcard")
 
 
 @pytest.mark.parametrize("sql, underlined, words", WRONG, ids=[sql[:60] for sql, _, _ in WRONG])

@@ -320,6 +320,10 @@ fn grouping(text: &str) -> Option<SqlError> {
     if text.contains("does not support logical expression AggregateFunction") {
         return Some(aggregate_as_key());
     }
+    if text.contains("does not support logical expression Wildcard") {
+        let error = SqlError::unsupported("'*' is no value for a function");
+        return Some(error.help("name a column; to count rows, write COUNT(*)"));
+    }
     if text.starts_with("Aggregate function calls cannot be nested") {
         let error = SqlError::unsupported("an aggregate cannot stand within another one");
         return Some(error.help("aggregate the column itself"));
