@@ -111,6 +111,8 @@ def check_floors(manifests: dict[str, str]) -> Iterator[str]:
         dependencies = text.split("[dependencies]", 1)[-1].split("\n[", 1)[0]
         for used in re.findall(r"^millstream(?:-(\w+))?\s*[.=]", dependencies, re.MULTILINE):
             used = used or "millstream"
+            if used in LABORATORY and crate not in LABORATORY:
+                yield f"crates/{crate}/Cargo.toml: {crate} may not use {used}, which is the laboratory's"
             if (floor(used) or 0) >= own:
                 yield f"crates/{crate}/Cargo.toml: {crate} (floor {own}) may not use {used} (floor {floor(used)})"
 

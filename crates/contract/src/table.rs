@@ -1,6 +1,6 @@
 //! Sources of records: connectors implement tables, and jobs read them.
 //!
-//! A table is a fixed set of *splits* (the paper's physical data flows, section 5.1). A split is an
+//! A table is a set of *splits* (the paper's physical data flows, section 5.1). A split is an
 //! ordered sequence of records. It belongs to the source (a file, a shard of a generator), never to
 //! a worker. Its reader hands out *chunks*, in order and cheaply. Decoding a chunk into a record
 //! batch is a pure function that workers may run at the same time on different chunks.

@@ -14,7 +14,7 @@ use crate::work::Limits;
 
 /// A device, or why there is none. Its text is for people, several lines.
 #[derive(Debug)]
-pub struct Found {
+pub struct Survey {
     /// Whose device it is.
     pub provider: Provider,
     /// The device's name or use.
@@ -23,10 +23,10 @@ pub struct Found {
     pub limits: Result<Limits>,
 }
 
-impl Found {
-    fn new<F: Fabric>(provider: Provider, what: &str, device: Result<F>) -> Found {
+impl Survey {
+    fn new<F: Fabric>(provider: Provider, what: &str, device: Result<F>) -> Survey {
         let limits = device.map(|device| *device.limits());
-        Found { provider, what: what.into(), limits }
+        Survey { provider, what: what.into(), limits }
     }
 
     /// Whether something is wrong: every machine has the others, and most have no RDMA.
@@ -36,22 +36,22 @@ impl Found {
 }
 
 /// All providers, and of verbs all devices. Nothing is left open.
-pub fn survey() -> Vec<Found> {
+pub fn survey() -> Vec<Survey> {
     let token = Token::new([0; 32]);
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let sim = Sim::new(0).node(Model::default());
     let mut found = vec![
-        Found::new(Provider::Shm, "between processes of this host", ShmDevice::open(token)),
-        Found::new(Provider::Tcp, "anywhere", TcpDevice::open(token, local)),
-        Found::new(Provider::Sim, "for tests, in one process", Ok(sim)),
+        Survey::new(Provider::Shm, "between processes of this host", ShmDevice::open(token)),
+        Survey::new(Provider::Tcp, "anywhere", TcpDevice::open(token, local)),
+        Survey::new(Provider::Sim, "for tests, in one process", Ok(sim)),
     ];
     found.extend(rdma());
     found
 }
 
 /// All RDMA devices, or why there is none.
-fn rdma() -> Vec<Found> {
-    let none = |what, error| Found { provider: Provider::Verbs, what, limits: Err(error) };
+fn rdma() -> Vec<Survey> {
+    let none = |what, error| Survey { provider: Provider::Verbs, what, limits: Err(error) };
     let names = match verbs::devices() {
         Ok(names) => names,
         Err(error) => return vec![none(String::new(), error)],
@@ -59,14 +59,14 @@ fn rdma() -> Vec<Found> {
     let open = |name: String| {
         let options = verbs::Options { device: Some(name.clone()), ..verbs::Options::default() };
         match verbs::Verbs::open(&options) {
-            Ok(device) => Found::new(Provider::Verbs, &device.to_string(), Ok(device)),
+            Ok(device) => Survey::new(Provider::Verbs, &device.to_string(), Ok(device)),
             Err(error) => none(name, error),
         }
     };
     names.into_iter().map(open).collect()
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Survey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, what) = (self.provider.name(), &self.what);
         match &self.limits {
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_missing_library_is_said_in_words() {
         let error = Error::Unavailable { what: "RDMA", reason: "no device".into() };
-        let found = Found { provider: Provider::Verbs, what: String::new(), limits: Err(error) };
+        let found = Survey { provider: Provider::Verbs, what: String::new(), limits: Err(error) };
         assert_eq!(found.to_string(), "verbs: RDMA: not available: no device");
         assert!(!found.is_missing());
     }

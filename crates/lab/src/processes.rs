@@ -206,7 +206,7 @@ impl Member for WorkloadMember {
         let mut all = Verifier::new(&self.spec);
         self.sink.add_to(&mut all);
         let Answer { result_rows, checksum, mix, avg_sum } = all.answer();
-        let answer = Told { result_rows, checksum, mix, avg_sum_bits: avg_sum.map(f64::to_bits) };
+        let answer = Report { result_rows, checksum, mix, avg_sum_bits: avg_sum.map(f64::to_bits) };
         let end = End { answer, peak_rss_bytes, input_bytes: self.input_bytes };
         (json!({ "stats": stats, "end": end }), Ok(()))
     }
@@ -219,13 +219,13 @@ impl Member for WorkloadMember {
 /// A process's report of its answer and of its memory.
 #[derive(Serialize, Deserialize)]
 struct End {
-    answer: Told,
+    answer: Report,
     peak_rss_bytes: u64,
     input_bytes: usize,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct Report {
     result_rows: u64,
     checksum: u64,
     mix: u64,
@@ -233,9 +233,9 @@ struct Told {
     avg_sum_bits: Option<u64>,
 }
 
-impl Told {
+impl Report {
     fn answer(&self) -> Answer {
-        let Told { result_rows, checksum, mix, avg_sum_bits } = *self;
+        let Report { result_rows, checksum, mix, avg_sum_bits } = *self;
         Answer { result_rows, checksum, mix, avg_sum: avg_sum_bits.map(f64::from_bits) }
     }
 }

@@ -49,11 +49,12 @@ pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
     TextSink, channel, channels,
 };
+pub use millstream_contract::pruning::Pruning;
 pub use millstream_contract::settings::{Exchange, SettingError};
-pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers};
+pub use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Writers};
 pub use millstream_contract::table::{
-    Chunk, Decoded, Extent, FileId, OpenOptions, Places, Position, ReadOnce, Sharing, Split,
-    SplitPoll, SplitSpec, Table, TableOptions,
+    AddedSplits, Chunk, Decoded, Extent, FileId, JobPositions, OpenOptions, Places, Position,
+    Positions, ReadOnce, Sharing, ShownName, Split, SplitPoll, SplitSpec, Table, TableOptions,
 };
 pub use millstream_contract::{Error, Result, Settings};
 pub use millstream_engine::Stats;

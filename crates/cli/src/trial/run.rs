@@ -19,7 +19,7 @@ use super::compare::Block;
 use super::layouts::Layout;
 use crate::processes::launch;
 
-/// TrialScript of a run.
+/// Script of a run.
 #[derive(Clone)]
 pub(crate) struct TrialScript {
     /// For messages.

@@ -31,7 +31,7 @@ pub(super) struct Text<'a> {
 
 /// Which values columns take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct Accepted {
     /// A STRING takes any value, as it is written.
     pub(super) any_as_string: bool,
     /// Values have to be held as they stand.
@@ -85,7 +85,7 @@ impl fmt::Debug for Column {
 
 impl Column {
     /// Of a type that can be read; `None` if it cannot.
-    pub(super) fn new(field: &Field, taken: Taken) -> Option<Column> {
+    pub(super) fn new(field: &Field, taken: Accepted) -> Option<Column> {
         let data_type = field.data_type().clone();
         let build = build(&data_type, taken)?;
         Some(Column { build, nulls: Vec::new(), nullable: field.is_nullable(), data_type })
@@ -171,10 +171,10 @@ impl Column {
 }
 
 /// How values of a type are read; `None`: they cannot be.
-fn build(data_type: &DataType, taken: Taken) -> Option<Box<dyn Build>> {
+fn build(data_type: &DataType, taken: Accepted) -> Option<Box<dyn Build>> {
     use DataType as D;
     use TimeUnit as U;
-    let Taken { any_as_string: any, exact } = taken;
+    let Accepted { any_as_string: any, exact } = taken;
     Some(match data_type {
         D::Boolean => Box::new(Booleans(Vec::new())),
         D::Int8 => vector(value::signed::<i8>),
@@ -406,5 +406,5 @@ impl Build for Strings {
 
 /// Whether a type can be read from NDJSON.
 pub(super) fn supported(data_type: &DataType) -> bool {
-    build(data_type, Taken::default()).is_some()
+    build(data_type, Accepted::default()).is_some()
 }

@@ -54,7 +54,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::inferred::ON_ERROR_HELP;
 use millstream_contract::{Error, Result};
 
-use self::column::Taken;
+use self::column::Accepted;
 use self::decode::Plan;
 use self::fault::{ARRAY_HELP, LINES_HELP};
 use crate::options::{OnError, Options};
@@ -72,7 +72,7 @@ mod tests;
 pub(crate) struct NdjsonFormat {
     /// Treatment of malformed records.
     on_error: OnError,
-    taken: Taken,
+    taken: Accepted,
     /// For tests: read every line with care, as if it had a fault.
     careful: bool,
     /// Members that are no columns, of which the user has been told; see [`Plan`].
@@ -84,7 +84,7 @@ impl NdjsonFormat {
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
         let on_error = options.on_error(Some("json.ignore-parse-errors"))?;
         let any_as_string = options.flag("json.any-as-string")?;
-        let taken = Taken { any_as_string, exact: options.exact() };
+        let taken = Accepted { any_as_string, exact: options.exact() };
         Ok(NdjsonFormat { on_error, taken, ..NdjsonFormat::default() })
     }
 

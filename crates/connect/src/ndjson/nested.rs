@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
 use millstream_contract::decoding::{TOO_MUCH_HELP, take_of_record, value_bytes};
 
-use super::column::{Build, Column, Strings, Taken, Text};
+use super::column::{Accepted, Build, Column, Strings, Text};
 use super::fault::{Fault, Read, SKIP_HELP, Wrong};
 use super::members::DEPTH_MAX;
 use super::names::Names;
@@ -30,7 +30,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(fields: &Fields, taken: Taken) -> Option<Row> {
+    pub(super) fn new(fields: &Fields, taken: Accepted) -> Option<Row> {
         let all: Vec<usize> = (0..fields.len()).collect();
         let object = Object::new(fields, Names::new(fields, &all).noting(taken.exact), taken)?;
         Some(Row { object, rows: 0 })
@@ -121,7 +121,7 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn new(item: &Field, taken: Taken) -> Option<List> {
+    pub(super) fn new(item: &Field, taken: Accepted) -> Option<List> {
         let elements = Elements::new(item);
         Some(List { item: Column::new(item, taken)?, elements, offsets: vec![0] })
     }
@@ -200,7 +200,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub(super) fn new(entries: &Field, taken: Taken) -> Option<Map> {
+    pub(super) fn new(entries: &Field, taken: Accepted) -> Option<Map> {
         let (key, value) = entry(entries)?;
         let values = Column::new(value, taken)?;
         let keys = Strings::new(false);

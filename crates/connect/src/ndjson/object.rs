@@ -15,7 +15,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::Fields;
 use arrow::error::ArrowError;
 
-use super::column::{Column, Taken, Text};
+use super::column::{Accepted, Column, Text};
 use super::fault::{Fault, Read};
 use super::members::{DEPTH_MAX, Slot, find};
 use super::names::{Meaning, Names};
@@ -100,7 +100,7 @@ enum Target {
 
 impl Object {
     /// The columns `fields`, called by `names`; `None`: some type cannot be read.
-    pub(super) fn new(fields: &Fields, names: Names, taken: Taken) -> Option<Object> {
+    pub(super) fn new(fields: &Fields, names: Names, taken: Accepted) -> Option<Object> {
         let columns = fields.iter().map(|field| Column::new(field, taken));
         let columns = columns.collect::<Option<Vec<_>>>()?;
         Some(Object::of(Arc::new(names), fields, columns))

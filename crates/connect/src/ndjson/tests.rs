@@ -93,7 +93,7 @@ fn digits_that_would_be_lost_are_an_error_where_they_count() {
         ("a", DataType::new_list(DataType::Timestamp(TimeUnit::Millisecond, None), true), true),
     ]);
     let read = |line: &str, exact| {
-        let taken = Taken { exact, ..Taken::default() };
+        let taken = Accepted { exact, ..Accepted::default() };
         let format = Arc::new(NdjsonFormat { taken, ..NdjsonFormat::default() });
         let outcome = read_whole(format, "x", line.as_bytes(), &schema, &[0, 1, 2], 1 << 20);
         outcome.map(|outcome| outcome.rows.num_rows()).map_err(|error| error.to_string())

@@ -4,7 +4,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 use arrow::error::ArrowError;
 
-use super::column::{Column, Taken, Text};
+use super::column::{Accepted, Column, Text};
 use super::scan::{self, blanks};
 use crate::scalar::Why;
 
@@ -14,7 +14,7 @@ pub(crate) struct Texts(Column);
 impl Texts {
     /// `exact`: values have to be held as they stand. `None`: values of this type cannot be read.
     pub(crate) fn new(field: &Field, exact: bool) -> Option<Texts> {
-        Column::new(field, Taken { exact, ..Taken::default() }).map(Texts)
+        Column::new(field, Accepted { exact, ..Accepted::default() }).map(Texts)
     }
 
     /// Appends the value of a text.

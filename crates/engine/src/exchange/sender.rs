@@ -103,7 +103,7 @@ impl Sender {
     }
 
     /// The same with a batch.
-    // By name, what it costs is counted (`examples/exchange.rs`).
+    // Profiles count the cost of a function with a name.
     #[inline(never)]
     fn advance_with<O: Outlet>(&mut self, batch: &mut Batch, outlets: &mut [O]) -> Result<bool> {
         let group_rows = (GROUP_ROWS * self.lanes.len()).min(GROUP_ROWS_MAX);

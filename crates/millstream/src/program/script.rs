@@ -47,7 +47,7 @@ pub struct ScriptTask {
     #[serde(default)]
     pub inputs: Vec<(String, String)>,
     /// Whether rows that are inserted go to sinks of process 0's, whatever their tables say:
-    /// [`Session::insert_into`].
+    /// [`SessionControl::insert_into`](super::SessionControl::insert_into).
     #[serde(default)]
     pub captured: bool,
 }
@@ -260,7 +260,7 @@ impl Member for ScriptMember {
 
 /// Observer of a script's progress, in process 0. An error ends the job.
 pub trait Progress {
-    /// ProcessFailure for ending the job.
+    /// Reason for ending the job.
     type Error;
 
     /// A statement begins. Returns whether to execute the statement.
