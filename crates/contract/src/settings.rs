@@ -106,15 +106,17 @@ impl Exchange {
     }
 }
 
-/// How fragments (state held for another worker's partitions) take updates.
+/// How a worker treats rows whose keys another worker leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FragmentMode {
-    /// Decided per window, from how many rows of an epoch are distinct.
+    /// Decided by measured costs, from how many rows of an epoch are distinct.
     Auto,
     /// Always look the key up and update in place.
     Aggregate,
     /// Always append, leaving all merging to the leader.
     PassThrough,
+    /// One table for the keys of all leaders, as long as it lies in a near cache.
+    Joint,
 }
 
 /// A setting that does not exist or a value that does not fit it.
@@ -148,7 +150,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "'8MB' or bytes",
         "rows in a fragment after which an epoch ends; a quarter where rows are passed through",
     ),
-    ("fragment.mode", "auto, aggregate or pass-through", "how fragments take updates"),
+    (
+        "fragment.mode",
+        "auto, aggregate, pass-through or joint",
+        "treatment of rows of other leaders",
+    ),
     ("batch.rows", "1 to 1048576", "rows in a batch at most"),
     (
         "watermark.max_ahead",
@@ -247,6 +253,7 @@ impl Settings {
                     "auto" => FragmentMode::Auto,
                     "aggregate" => FragmentMode::Aggregate,
                     "pass-through" => FragmentMode::PassThrough,
+                    "joint" => FragmentMode::Joint,
                     _ => return Err(wrong(key, value)),
                 }
             }

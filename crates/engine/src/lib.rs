@@ -52,4 +52,4 @@ pub use millstream_operators::skipped::Skipped;
 pub use millstream_state::on_refused_memory;
 pub use run::{Remains, STACK_BYTES};
 pub use standing::{STUCK_AFTER, Standing};
-pub use stats::{Leftover, SourceStats, StageStats, Stats};
+pub use stats::{Leftover, ModeStats, SourceStats, StageStats, Stats};

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
 
 use crate::edges::Root;
 use crate::error::{Error, Result};
 use crate::settings::Settings;
 use millstream_operators::event_time::BEGINNING;
-use millstream_operators::operator::Program;
+use millstream_operators::operator::{MergeTimes, Program};
 use millstream_operators::windowing::{SliceId, Windowing};
 
 /// Passed rows are shipped when a fragment has this part of the size that ends an epoch: passed
@@ -43,6 +43,29 @@ pub(crate) struct Stage {
     firing: AtomicUsize,
     /// Whether a record has come late here.
     late: AtomicBool,
+    /// Merging by leaders, as they have reported it.
+    pub(crate) merging: Merging,
+}
+
+/// Sums of what leaders have merged for workers of this process, and of the time that merging took
+/// them.
+#[derive(Debug, Default)]
+pub(crate) struct Merging([AtomicU64; 4]);
+
+impl Merging {
+    /// A leader has merged so much more.
+    pub(crate) fn add(&self, times: &MergeTimes) {
+        let MergeTimes { rows, ns, passed_rows, passed_ns } = *times;
+        for (sum, more) in self.0.iter().zip([rows, ns, passed_rows, passed_ns]) {
+            sum.fetch_add(more, Relaxed);
+        }
+    }
+
+    /// All merging so far.
+    pub(crate) fn times(&self) -> MergeTimes {
+        let [rows, ns, passed_rows, passed_ns] = [0, 1, 2, 3].map(|at| self.0[at].load(Relaxed));
+        MergeTimes { rows, ns, passed_rows, passed_ns }
+    }
 }
 
 /// Operator of a stage.
@@ -122,6 +145,7 @@ impl Stage {
             fired,
             firing: AtomicUsize::new(0),
             late: AtomicBool::new(false),
+            merging: Merging::default(),
         }
     }
 

@@ -182,7 +182,7 @@ pub struct SourceStats {
 }
 
 /// Counters of a stage: taken, dropped and fired rows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageStats {
     /// Its number among all stages of the plan, from 1, as `EXPLAIN` has it.
     pub stage: usize,
@@ -207,6 +207,25 @@ pub struct StageStats {
     /// Likewise, in which workers made rows of the state.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fire_us: u64,
+    /// Modes of rows for other leaders, by worker, where there is a choice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modes: Vec<ModeStats>,
+}
+
+/// A worker's mode for rows of other leaders at the end, and its measured costs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModeStats {
+    /// Number of the worker among all workers of the job, from 1.
+    pub worker: usize,
+    /// `joint`, `aggregate` or `pass-through`.
+    pub mode: String,
+    /// Nanoseconds of a record of the worker in each of these modes, of a merged row of state, and
+    /// of a passed row that its leader takes in; `None`: not measured.
+    pub ns: [Option<f64>; 5],
+    /// Number of changes of the mode.
+    pub switches: u64,
+    /// Number of records before the last change.
+    pub switched_at: u64,
 }
 
 /// Counters of an output.
@@ -306,6 +325,7 @@ impl Stats {
             own.rows_out += other.rows_out;
             own.update_us += other.update_us;
             own.fire_us += other.fire_us;
+            own.modes.extend(other.modes.iter().cloned());
         }
         self.passed.resize(self.passed.len().max(other.passed.len()), Vec::new());
         for (own, other) in self.passed.iter_mut().zip(&other.passed) {

@@ -14,6 +14,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub trait Env: Send + Sync + fmt::Debug {
     /// Microseconds since the epoch.
     fn now_us(&self) -> i64;
+    /// Nanoseconds since some moment, for measuring how long a piece of work takes. In simulation
+    /// work takes no time.
+    fn now_ns(&self) -> u64 {
+        (self.now_us() as u64).wrapping_mul(1000)
+    }
     /// Lets `worker` sleep until it is woken or the clock reaches `until_us`.
     fn wait(&self, worker: usize, until_us: Option<i64>);
     /// Wakes `worker`, or lets its next `wait` return at once.
@@ -58,6 +63,10 @@ impl Env for Threads {
     /// Never goes backwards, whatever happens to the system's clock.
     fn now_us(&self) -> i64 {
         self.start_us + self.start.elapsed().as_micros() as i64
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
     }
 
     fn wait(&self, worker: usize, until_us: Option<i64>) {

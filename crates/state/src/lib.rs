@@ -45,8 +45,9 @@ mod windows;
 
 pub use deltas::clock::VectorClock;
 pub use deltas::foreign::Malformed;
-pub use deltas::fragment::{Costs, Fragment, Mode};
+pub use deltas::fragment::{Fragment, Mode};
 pub use memory::arena::Arena;
+pub use memory::cache::near_cache_bytes;
 pub use memory::hash::{hash_bytes, hash_each_word, hash_word, hash_words};
 pub use memory::heap::{Heap, HeapUse, Idle};
 pub use memory::log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool};

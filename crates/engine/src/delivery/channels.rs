@@ -9,9 +9,10 @@ use crate::error::{Error, Result};
 use crate::network::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
 use crate::progress::{Context, Owed, StageState};
 use crate::shared::Shared;
+use crate::stage::Stage;
 use millstream_operators::budget::{Budget, Held, Kind};
 use millstream_operators::event_time::END;
-use millstream_operators::operator::Delta;
+use millstream_operators::operator::{Delta, MergeTimes};
 use millstream_operators::passed::{Format, Reader};
 use millstream_operators::windowing::SliceId;
 
@@ -42,6 +43,8 @@ struct Incoming {
     messages: u64,
     /// Reads what is passed through; `None` where nothing is.
     reader: Option<Reader>,
+    /// Merging since the last delta's end.
+    times: MergeTimes,
 }
 
 /// Error for a process that has ended its stream without its last watermark.
@@ -112,7 +115,10 @@ impl Incoming {
                     return Err(Error::Internal(format!("{rows} rows in {words} words")));
                 }
                 let delta = Delta::Words { words, arena: &self.arena };
+                let began = context.shared.env.now_ns();
                 state.operator.merge(slice, delta)?;
+                self.times.rows += head.count;
+                self.times.ns += context.shared.env.now_ns().saturating_sub(began);
                 context.note_merge(body.len(), state)?;
             }
             network::Kind::Passed => {
@@ -121,7 +127,10 @@ impl Incoming {
                     let (words, count) = (words.len(), head.count);
                     return Err(Error::Internal(format!("{words} words of rows, not {count}")));
                 }
+                let began = context.shared.env.now_ns();
                 let rows = self.take_in(words, announced, state)?;
+                self.times.passed_rows += rows as u64;
+                self.times.passed_ns += context.shared.env.now_ns().saturating_sub(began);
                 let row_bytes = state.stage.program.layout().row_bytes();
                 context.note_merge(body.len().max(rows * row_bytes), state)?;
             }
@@ -176,7 +185,8 @@ impl Incoming {
         state.clock.advance(helper, head.watermark);
         (self.arena, self.held) = (Arena::default(), None);
         if credited {
-            state.owed.push(Owed { helper, told: false });
+            let times = std::mem::take(&mut self.times);
+            state.owed.push(Owed { helper, told: false, times });
             context.note_usage(state);
             context.check_received(state)?;
             // The next delta may open as many windows as this one, not as all since the last batch.
@@ -217,8 +227,8 @@ impl Channels {
     pub(super) fn new(deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>, net: Option<&Net>) -> Channels {
         let inlet = |inlet, format: Option<Arc<Format>>| {
             let reader = format.map(Reader::new);
-            let (arena, words, held, messages) = Default::default();
-            let delta = Incoming { arena, words, held, messages, reader };
+            let (arena, words, held, messages, times) = Default::default();
+            let delta = Incoming { arena, words, held, messages, reader, times };
             DeltaInlet { inlet, delta, ended: false }
         };
         let inlets = |(stage, inlets): (usize, Vec<Option<_>>)| {
@@ -319,9 +329,10 @@ pub(super) fn ship(
 pub(super) fn return_credit(
     context: &Context,
     process: usize,
-    stage: usize,
+    stage: &Stage,
     flags: u8,
+    times: &MergeTimes,
 ) -> Result<()> {
     let Some(net) = &context.shared.net else { return Ok(()) };
-    net.post(process, network::credit(stage, context.leader, flags), Vec::new())
+    net.post(process, network::credit(stage.number, context.leader, flags, times), Vec::new())
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::progress::{Context, Owed, StageState};
 use crate::stage::Stage;
 use millstream_operators::budget::{Held, Kind};
-use millstream_operators::operator::Delta as Merged;
+use millstream_operators::operator::{Delta as Merged, MergeTimes};
 use millstream_operators::passed::{Parcel, PassedRows, Reader};
 use millstream_operators::windowing::SliceId;
 
@@ -158,8 +158,12 @@ impl HandOver {
             return Ok(true);
         }
         if let Some(rows) = delta.passed.pop_front() {
-            let bytes = rows.bytes();
+            let (bytes, passed_rows) = (rows.bytes(), rows.rows() as u64);
+            let began = context.shared.env.now_ns();
             take_in(&mut self.readers[delta.stage], state, delta.from, rows)?;
+            let passed_ns = context.shared.env.now_ns().saturating_sub(began);
+            let times = MergeTimes { passed_rows, passed_ns, ..MergeTimes::default() };
+            state.stage.merging.add(&times);
             context.note_merge(bytes, state)?;
             return Ok(true);
         }
@@ -167,7 +171,8 @@ impl HandOver {
         state.clock.advance(delta.from, delta.watermark);
         let changed = delta.held.take().is_some();
         if changed {
-            state.owed.push(Owed { helper: delta.from, told: false });
+            let times = MergeTimes::default();
+            state.owed.push(Owed { helper: delta.from, told: false, times });
         }
         self.inbox.pop_front();
         if changed {
@@ -189,7 +194,10 @@ fn merge(
     if state.stage.windowing().closes_at(slice) <= state.frontier {
         return Err(Error::Internal(format!("state for {slice}, whose windows have fired")));
     }
+    let (rows, began) = (segment.rows() as u64, context.shared.env.now_ns());
     state.operator.merge(slice, Merged::Segment(&segment))?;
+    let ns = context.shared.env.now_ns().saturating_sub(began);
+    state.stage.merging.add(&MergeTimes { rows, ns, ..MergeTimes::default() });
     state.operator.reuse(segment);
     context.stats.merges += 1;
     state.uncounted += 1;

@@ -48,7 +48,8 @@ impl LateMerge {
             let flags = if owed.told { 0 } else { MERGED } | if waits { 0 } else { GO_ON };
             match process {
                 Some(process) if flags != 0 && result.is_ok() => {
-                    result = channels::return_credit(context, process, stage.number, flags);
+                    let times = std::mem::take(&mut owed.times);
+                    result = channels::return_credit(context, process, stage, flags, &times);
                 }
                 None if !waits => {
                     self.handover.return_credit(context, owed.helper, stage.number);
@@ -73,6 +74,7 @@ impl LateMerge {
             Seal::Complete => SealSlice::Nothing,
         };
         let mut shipped = 0;
+        state.operator.note_merged(&state.stage.merging.times());
         state.operator.choose(&|bound| shared.env.choose(bound));
         let parcels = state.operator.seal(&how, shared.budget.tight());
         // What has been sealed counts as segments from now on, all of it before any is sent.

@@ -5,6 +5,7 @@ use millstream_flow::channel::Error as FlowError;
 use super::port::{Inlet, Polled};
 use super::wire::{Head, Kind, MORE};
 use crate::error::Error;
+use millstream_operators::operator::MergeTimes;
 
 /// Where messages from one process come in.
 pub(super) struct PostInlet {
@@ -60,7 +61,16 @@ impl PostInlet {
     }
 }
 
-/// The head of a message that tells of a credit for a stage's delta.
-pub(crate) fn credit(stage: usize, leader: usize, flags: u8) -> Head {
-    Head { stage: stage as u16, id: leader as u32, flags, ..Head::new(Kind::Credit) }
+/// The head of a message that tells of a credit for a stage's delta, and of the time that merging
+/// took.
+pub(crate) fn credit(stage: usize, leader: usize, flags: u8, times: &MergeTimes) -> Head {
+    let head = Head { stage: stage as u16, id: leader as u32, flags, ..Head::new(Kind::Credit) };
+    let MergeTimes { rows, ns, passed_rows, passed_ns } = *times;
+    Head { count: rows, number: ns, rows_of: passed_rows, watermark: passed_ns as i64, ..head }
+}
+
+/// The times of merging that a credit tells of.
+pub(crate) fn merge_times(head: &Head) -> MergeTimes {
+    let Head { count: rows, number: ns, rows_of: passed_rows, watermark, .. } = *head;
+    MergeTimes { rows, ns, passed_rows, passed_ns: watermark as u64 }
 }

@@ -32,7 +32,7 @@ pub use crate::roles::{Place, reader};
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshOptions, MeshSetup};
-pub(crate) use messages::credit;
+pub(crate) use messages::{credit, merge_times};
 pub(crate) use net::{Freed, Net};
 pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Sealed, Shipped, Shipping};
 pub(crate) use outboxes::Outboxes;

@@ -28,7 +28,8 @@ pub(crate) enum Kind {
     /// the watermark that the process has reached.
     Delta,
     /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps
-    /// later, a further delta may come ([`GO_ON`]): the leader is not behind with firing.
+    /// later, a further delta may come ([`GO_ON`]): the leader is not behind with firing. Merging
+    /// `count` rows took `number` nanoseconds, taking in `rows_of` passed rows `watermark`.
     Credit,
     /// Chunk `number` of split `id` has been prepared: its greatest `watermark` and number of
     /// records.

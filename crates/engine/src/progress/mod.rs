@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::stats::Leftover;
 use millstream_operators::budget::Usage;
 use millstream_operators::event_time::{BEGINNING, END};
-use millstream_operators::operator::{Leadership, Operator, Room};
+use millstream_operators::operator::{Leadership, MergeTimes, Operator, Room};
 use millstream_operators::passed::Onward;
 use millstream_operators::windowing::{SliceId, WindowId};
 
@@ -64,6 +64,8 @@ pub(crate) struct Owed {
     /// The helper, in another process, has been told that the delta is merged; the permission to
     /// go on is still owed.
     pub(crate) told: bool,
+    /// What merging the delta took, as the helper, in another process, has yet to be told.
+    pub(crate) times: MergeTimes,
 }
 
 /// The clock of the worker that is `leader` among all, with an entry for each of so many `helpers`;
@@ -121,6 +123,7 @@ fn room(stage: &Stage, shared: &Shared) -> Room {
         buffer_bytes: buffer_bytes.min(message_bytes) as usize,
         mode: shared.fragment_mode(),
         keeps_slices: false,
+        clock: Some(shared.env.clone()),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::error::{Error, Result};
 use crate::gather::{BatchRows, Gather};
-use crate::network::{Freed, Head, Kind, LAST, decode_rows};
+use crate::network::{Freed, Head, Kind, LAST, decode_rows, merge_times};
 use crate::rows::Rows;
 use millstream_operators::operator::RowTimes;
 use millstream_operators::stamped::BatchPlace;
@@ -28,6 +28,9 @@ impl Shared {
         match head.kind {
             Kind::Credit => {
                 leader()?;
+                if let Some(stage) = self.stages.get(usize::from(head.stage)) {
+                    stage.merging.add(&merge_times(&head));
+                }
                 return net.credit(&head).map(Some);
             }
             Kind::Stamp => self.intake.stamp_other(&head)?,

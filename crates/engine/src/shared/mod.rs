@@ -129,6 +129,7 @@ impl Shared {
             FragmentMode::Auto => None,
             FragmentMode::Aggregate => Some(Mode::Aggregate),
             FragmentMode::PassThrough => Some(Mode::PassThrough),
+            FragmentMode::Joint => Some(Mode::Joint),
         }
     }
 

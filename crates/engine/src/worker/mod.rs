@@ -29,9 +29,9 @@ use crate::obstacle::Obstacle;
 use crate::progress::{Context, StageState};
 use crate::rows::Rows;
 use crate::shared::Shared;
-use crate::stats::Stats;
+use crate::stats::{ModeStats, Stats};
 use millstream_operators::budget::Held;
-use millstream_operators::operator::{Counters, RowTimes};
+use millstream_operators::operator::{Counters, ModeReport, RowTimes};
 use millstream_operators::windowing::WindowId;
 use sleep::SleepState;
 
@@ -217,6 +217,18 @@ impl Worker {
         let stats = &mut self.context.stats;
         (stats.index_growths, stats.mode_switches) = (growths, switches);
         stats.joint_rows_in = joint_rows;
+        let worker = self.context.leader + 1;
+        for (of_stage, state) in stats.stages.iter_mut().zip(stages) {
+            let report = state.operator.mode();
+            let stats_of = |ModeReport { mode, ns, switches, switched_at }| ModeStats {
+                worker,
+                mode: mode.to_string(),
+                ns,
+                switches,
+                switched_at,
+            };
+            of_stage.modes = report.map(stats_of).into_iter().collect();
+        }
         self.delivery.count(&mut self.context);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use millstream_contract::plan::{Input, Plan};
 use millstream_contract::wording::{counted, grouped};
-use millstream_engine::{SourceStats, StageStats, Stats};
+use millstream_engine::{ModeStats, SourceStats, StageStats, Stats};
 
 use crate::program::wording::bytes;
 
@@ -117,7 +117,36 @@ fn taken_in(of_stage: &StageStats, stats: &Stats) -> String {
     };
     let (update, fire) = (seconds(of_stage.update_us), seconds(of_stage.fire_us));
     let rate = rate(of_stage.rows_in, "row", stats);
-    format!("{rows_in} taken, {rate}/s, {late}{partly}; {update} in its state, {fire} firing")
+    let mut text =
+        format!("{rows_in} taken, {rate}/s, {late}{partly}; {update} in its state, {fire} firing");
+    let is_measured = |of_worker: &&ModeStats| of_worker.ns.iter().any(Option::is_some);
+    let mut modes: Vec<&ModeStats> = of_stage.modes.iter().filter(is_measured).collect();
+    modes.sort_by_key(|of_worker| of_worker.worker);
+    for of_worker in modes.iter().take(MODES_MAX) {
+        let _ = write!(text, "\n  = {}", mode(of_worker));
+    }
+    if modes.len() > MODES_MAX {
+        let _ = write!(text, "\n  = and {} more", rows((modes.len() - MODES_MAX) as u64, "worker"));
+    }
+    text
+}
+
+/// So many workers' modes are shown.
+const MODES_MAX: usize = 8;
+
+/// Text of a worker's mode and its costs.
+fn mode(of_worker: &ModeStats) -> String {
+    let ModeStats { worker, mode, ns, switches, switched_at } = of_worker;
+    let since = match switches {
+        0 => String::new(),
+        1 => format!(" from record {} on", grouped(*switched_at)),
+        _ => format!(" from record {} on, change {switches}", grouped(*switched_at)),
+    };
+    let names = ["record joint", "record aggregated", "record passed through"];
+    let names = names.into_iter().chain(["row merged by its leader", "row taken in by its leader"]);
+    let costs = names.zip(ns).filter_map(|(name, ns)| Some(format!("{name} {:.1}", (*ns)?)));
+    let costs: Vec<String> = costs.collect();
+    format!("worker {worker}: {mode}{since}; ns of a {}", costs.join(", "))
 }
 
 /// `1 row`, `1,234 rows`.

@@ -46,6 +46,7 @@ use arrow::datatypes::DataType;
 use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment, Table};
 
 use crate::budget::Usage;
+use crate::env::Env;
 use crate::error::{Contents, Error, Result};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::rows::RowsKind;
@@ -144,6 +145,47 @@ pub struct Room {
     pub mode: Option<Mode>,
     /// Whether slices stay as they fired until no window needs them: checkpoints save them.
     pub keeps_slices: bool,
+    /// The clock that measures the costs of modes; `None`: costs are assumed.
+    pub clock: Option<Arc<dyn Env>>,
+}
+
+/// Sums of what leaders have merged, and of the time that merging took them.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct MergeTimes {
+    /// Merged rows of state.
+    pub rows: u64,
+    /// Nanoseconds of merging them.
+    pub ns: u64,
+    /// Passed rows that were taken in.
+    pub passed_rows: u64,
+    /// Nanoseconds of taking them in.
+    pub passed_ns: u64,
+}
+
+impl MergeTimes {
+    /// The sums since `before`.
+    pub fn since(&self, before: &MergeTimes) -> MergeTimes {
+        MergeTimes {
+            rows: self.rows.wrapping_sub(before.rows),
+            ns: self.ns.wrapping_sub(before.ns),
+            passed_rows: self.passed_rows.wrapping_sub(before.passed_rows),
+            passed_ns: self.passed_ns.wrapping_sub(before.passed_ns),
+        }
+    }
+}
+
+/// A worker's mode for a stage, and its measured costs.
+#[derive(Debug, Clone, Copy)]
+pub struct ModeReport {
+    /// The present mode.
+    pub mode: Mode,
+    /// Nanoseconds of a record in a joint table, aggregated, and passed through; of a merged row of
+    /// state, and of a passed row that is taken in.
+    pub ns: [Option<f64>; 5],
+    /// Number of changes of the mode.
+    pub switches: u64,
+    /// Number of records before the last change.
+    pub switched_at: u64,
 }
 
 /// Rows of a slice to be sealed for other leaders.
@@ -220,7 +262,7 @@ pub enum Step {
 pub struct Counters {
     /// Number of times that indexes grew.
     pub growths: u64,
-    /// Number of changes of a fragment's mode.
+    /// Number of changes of the mode of rows for other leaders.
     pub switches: u64,
     /// Rows that went into joint tables.
     pub joint_rows: u64,
@@ -343,6 +385,14 @@ pub trait Operator: Send {
 
     /// Ends the stage after its last window: state for later windows is dropped.
     fn end(&mut self) {}
+
+    /// Leaders report all merging so far, before rows are sealed.
+    fn note_merged(&mut self, _: &MergeTimes) {}
+
+    /// The mode of rows for other leaders, where there is a choice.
+    fn mode(&self) -> Option<ModeReport> {
+        None
+    }
 
     /// Counters for reports.
     fn counters(&self) -> Counters {

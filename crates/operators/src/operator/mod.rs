@@ -19,7 +19,8 @@ mod tally_tests;
 pub mod unnest;
 
 pub use contract::{
-    Counters, Delta, Firing, Leadership, Operator, Program, Room, SavedRows, SealSlice, Step,
+    Counters, Delta, Firing, Leadership, MergeTimes, ModeReport, Operator, Program, Room,
+    SavedRows, SealSlice, Step,
 };
 pub use input::{
     Batch, BySlice, Dropped, Keyed, Passing, Records, RowTimes, Rows, Updated, rows_of,

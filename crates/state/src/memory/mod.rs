@@ -2,6 +2,7 @@
 //! and numbers of bytes.
 
 pub(crate) mod arena;
+pub(crate) mod cache;
 pub(crate) mod hash;
 pub(crate) mod heap;
 pub(crate) mod lanes;

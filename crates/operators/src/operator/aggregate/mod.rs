@@ -2,14 +2,14 @@
 //!
 //! A batch goes through the first pipeline (`pipeline`): `grouping` finds which records count
 //! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
-//! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
+//! of other leaders are found by `routed`, unless the table is joint (`modes`). A complete window
 //! fires in steps (`combine`): windows of several slices share what they have in common. Rows of
 //! state become result rows (`over`), those of long sessions a portion at a time.
 
 mod combine;
 mod explain;
 pub mod grouping;
-mod joint;
+mod modes;
 mod over;
 mod pipeline;
 pub mod slices;
@@ -21,8 +21,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Leaders, Load, RowLayout, Segment};
 
 use super::{
-    Batch, Counters, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SavedRows,
-    SealSlice, Step, Updated,
+    Batch, Counters, Delta, Firing, Keyed, Leadership, MergeTimes, ModeReport, Operator, Passing,
+    Room, SavedRows, SealSlice, Step, Updated,
 };
 use crate::budget::Usage;
 use crate::error::{Contents, Error, Result};
@@ -249,15 +249,23 @@ impl Operator for Aggregate {
         self.slices.release_spare();
     }
 
+    fn note_merged(&mut self, times: &MergeTimes) {
+        self.slices.modes.note_merged(times);
+    }
+
+    fn mode(&self) -> Option<ModeReport> {
+        self.slices.modes.report()
+    }
+
     fn counters(&self) -> Counters {
         self.slices.counters()
     }
 
     fn choose(&mut self, draw: &dyn Fn(u64) -> Option<u64>) {
-        if self.slices.may_join()
-            && let Some(choice) = draw(8)
+        if self.slices.modes.may_change()
+            && let Some(choice) = draw(12)
         {
-            self.slices.join(choice);
+            self.slices.choose(choice);
         }
     }
 }

@@ -44,11 +44,14 @@ impl Pipeline<'_> {
         let Some((keys, arguments)) = grouping.evaluate(rows, by_slice)? else {
             return Ok(updated);
         };
+        let count = by_slice.iter().map(|(_, rows)| rows.len()).sum();
+        let began = slices.modes.begin_batch(count);
         for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
             let selected = Selected { keys: &keys, arguments: &arguments, rows };
             updated.others_rows += slices.update(*start, grouping, &selected, *onward)?;
             updated.latest = updated.latest.max(Some(*start));
         }
+        slices.modes.end_batch(count, began);
         Ok(updated)
     }
 }

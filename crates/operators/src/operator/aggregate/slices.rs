@@ -2,7 +2,6 @@
 //! every other leader.
 
 mod counted;
-mod known;
 mod slice;
 mod spare;
 mod update;
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{
-    Arena, BLOCK_ROWS, ChunkPool, Costs, Fragment, Keys, Leaders, Load, Malformed, Mode, RowLayout,
+    Arena, BLOCK_ROWS, ChunkPool, Fragment, Keys, Leaders, Load, Malformed, Mode, RowLayout,
     Scratch, Segment, Table,
 };
 
@@ -19,13 +18,12 @@ use crate::budget::Usage;
 use crate::columns::keys::{KeyBlock, VarColumn};
 use crate::error::{Error, Result};
 use crate::operator::aggregate::grouping::{Grouping, Selected};
-use crate::operator::aggregate::joint::Joining;
+use crate::operator::aggregate::modes::Modes;
 use crate::operator::routed::Routed;
 use crate::operator::{Counters, Room, SealSlice};
 use crate::passed::{Format, Onward, Parcel, PassedBuffers, PassedRows, Pool, ReadRows};
 use crate::windowing::{SliceId, WindowId, Windowing};
 use counted::Counted;
-use known::Known;
 use slice::{Sealed, Slice, slice_bytes};
 use spare::Spare;
 use update::{Passage, To, Update, number, part_of};
@@ -36,14 +34,9 @@ pub struct Slices {
     layout: Arc<RowLayout>,
     leaders: Leaders,
     me: usize,
-    mode: Option<Mode>,
-    /// By leader, what is known of the mode in which its next fragment should begin.
-    known: Vec<Known>,
     pool: ChunkPool,
     /// How rows are passed through as keys and arguments, if they are.
     passing: Option<PassedBuffers>,
-    /// What passing rows through costs, and not doing so.
-    costs: Costs,
     scratch: Scratch,
     block: KeyBlock,
     routed: Routed,
@@ -51,7 +44,7 @@ pub struct Slices {
     /// 0, 1, 2 and so on.
     positions: Vec<u32>,
     spare: Spare,
-    joining: Joining,
+    pub(super) modes: Modes,
     /// Keys of the last complete window.
     last_keys: usize,
     /// So much of a table's arena is kept for the next window.
@@ -88,15 +81,13 @@ impl Slices {
         leaders: Leaders,
         me: usize,
         format: Option<Arc<Format>>,
-        Room { pool_bytes, heap, buffer_bytes, mode, .. }: Room,
+        Room { pool_bytes, heap, buffer_bytes, mode, clock, .. }: Room,
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let buffers = || Pool::new(buffer_bytes, pool_bytes / 2);
         let passing = format.map(|format| PassedBuffers { format, pool: buffers() });
         let words = passing.as_ref().map_or(layout.row_words(), |p| p.format.row_bytes() / 8);
-        let costs = Costs::new(&layout, words).among(leaders.count());
-        let joining = Joining::new(mode.is_none(), leaders.count());
-        let known = vec![Known::default(); leaders.count()];
+        let modes = Modes::new(&layout, words, leaders.count(), mode, clock);
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare = Spare::new(leaders.count(), pool_bytes / 4 / small_bytes);
         Slices {
@@ -104,18 +95,15 @@ impl Slices {
             layout,
             leaders,
             me,
-            mode,
-            known,
             pool,
             passing,
-            costs,
             scratch: Scratch::default(),
             block: KeyBlock::default(),
             routed: Routed::default(),
             picks: Vec::new(),
             positions: Vec::new(),
             spare,
-            joining,
+            modes,
             last_keys: 0,
             arena_bytes_max: pool_bytes / 16,
             frugal: false,
@@ -150,8 +138,8 @@ impl Slices {
     fn expected_keys(&self) -> usize {
         let open = self.slices.values().next_back().map_or(0, |slice| {
             // What others pass through for this leader is about as much as the other way round.
-            let unmerged = slice.fragments.iter().flatten();
-            let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
+            let passes = self.modes.mode() == Mode::PassThrough;
+            let unmerged = slice.fragments.iter().flatten().filter(|_| passes).map(Fragment::rows);
             let kept: usize = slice.passed.iter().map(|passed| passed.rows()).sum();
             self.keys_of(&slice.primary) + unmerged.sum::<usize>() + kept
         });
@@ -161,9 +149,9 @@ impl Slices {
     /// How many keys a table like this one may come to have: if it is to be joint, those of all
     /// leaders.
     fn keys_of(&self, table: &Table) -> usize {
-        match self.joining.is_on() {
-            true => table.keys_max(),
-            false => table.rows() + table.other_rows() / self.leaders.count(),
+        match self.modes.mode() {
+            Mode::Joint => table.keys_max(),
+            _ => table.rows() + table.other_rows() / self.leaders.count(),
         }
     }
 
@@ -181,14 +169,20 @@ impl Slices {
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(0) };
         self.counted.change(id, slice);
-        let is_joint = self.joining.joins(&slice.primary, input.rows.len());
+        let mode = match self.modes.mode() {
+            Mode::Joint if !self.modes.may_join(&slice.primary, input.rows.len()) => {
+                Mode::Aggregate
+            }
+            mode => mode,
+        };
+        let is_joint = mode == Mode::Joint;
         let (near, direct) = (slice.primary.is_near(), slice.primary.is_direct());
         let mut update = Update {
+            id,
             slice,
             layout: &self.layout,
-            costs: self.costs,
-            mode: self.mode,
-            known: &self.known,
+            modes: &mut self.modes,
+            mode,
             pool: &mut self.pool,
             scratch: &mut self.scratch,
             picks: &mut self.picks,
@@ -200,9 +194,6 @@ impl Slices {
             positions: &mut self.positions,
             fragment_rows: 0,
         };
-        for fragment in update.slice.fragments.iter_mut().flatten() {
-            fragment.begin_batch();
-        }
         // Groups of about the same size, so that buffers keep theirs.
         let tables = if is_joint { 1 } else { leaders };
         let blocks = tables * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
@@ -229,11 +220,8 @@ impl Slices {
         if is_joint {
             slice.joint_rows += input.rows.len();
             self.joint_rows += input.rows.len() as u64;
-            if !self.joining.note(&slice.primary) {
-                let distinct = self.joining.distinct_of(&slice.primary);
-                if self.costs.should_pass(slice.joint_rows, distinct) {
-                    self.known.fill(Known::mode(Mode::PassThrough));
-                }
+            let (seen, distinct) = (slice.joint_rows, slice.joint_distinct());
+            if !self.modes.note_joint(&slice.primary, seen, distinct) {
                 slice.seal_others(&self.leaders, &mut self.pool, &mut self.scratch);
             }
         }
@@ -286,7 +274,8 @@ impl Slices {
     /// unless memory is `scarce`.
     pub(crate) fn seal(&mut self, how: impl Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel> {
         let mut parcels: Vec<_> = (0..self.leaders.count()).map(|_| Parcel::default()).collect();
-        let Slices { slices, leaders, pool, scratch, joining, spare, known, costs, .. } = self;
+        let Slices { slices, leaders, pool, scratch, modes, spare, .. } = self;
+        let (began, mut joint_rows, mut ended, mut keys) = (modes.now(), 0, false, 0);
         for (id, slice) in slices {
             let how = how(*id);
             if how == SealSlice::Nothing {
@@ -296,15 +285,21 @@ impl Slices {
                 self.counted.change(*id, slice);
             }
             if how == SealSlice::EndEpoch {
-                if slice.tell(joining, costs, scarce) {
-                    known.fill(Known::mode(Mode::PassThrough));
-                }
+                let seen = std::mem::take(&mut slice.joint_rows);
+                let distinct = slice.joint_distinct();
+                modes.note_looked_up(seen, distinct);
+                (joint_rows, ended) = (joint_rows + slice.primary.other_rows(), true);
+                keys = keys.max(slice.primary.rows());
                 slice.seal_others(leaders, pool, scratch);
             }
-            slice.seal(how, scarce, known, spare, |leader, sealed| match sealed {
+            slice.seal(how, scarce, spare, |leader, sealed| match sealed {
                 Sealed::Segment(segment) => parcels[leader].segments.push((*id, segment)),
                 Sealed::Passed(rows) => parcels[leader].passed.push(rows),
             });
+        }
+        if ended {
+            modes.note_sealed(joint_rows, began);
+            modes.end_epoch(keys, !scarce);
         }
         parcels
     }
@@ -390,9 +385,6 @@ impl Slices {
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
-            if !fragment.knows() {
-                self.known[leader].nothing_from_a_window();
-            }
             fragment.clear(&mut self.pool);
             self.spare.keep_fragment(leader, fragment);
         }
@@ -421,18 +413,13 @@ impl Slices {
         self.spare.keep_table(table);
     }
 
-    /// Whether tables may be joint.
-    pub(crate) fn may_join(&self) -> bool {
-        self.joining.may_change()
-    }
-
-    /// In simulation: makes tables joint from now on, or not, or takes them for too large, as
-    /// chance has it.
-    pub(crate) fn join(&mut self, choice: u64) {
+    /// In simulation: changes the mode, or takes joint tables for too large, as chance has it.
+    pub(crate) fn choose(&mut self, choice: u64) {
         match choice {
-            0 => self.joining.force(true),
-            1 => self.joining.force(false),
-            2 => {
+            0 => self.modes.force(Mode::Joint),
+            1 => self.modes.force(Mode::Aggregate),
+            2 => self.modes.force(Mode::PassThrough),
+            3 => {
                 let Slices { slices, leaders, pool, scratch, .. } = self;
                 for (id, slice) in slices {
                     self.counted.change(*id, slice);
@@ -448,7 +435,9 @@ impl Slices {
         self.frugal = true;
         self.spare.release();
         // Indexes of fragments go when they are sealed, that of a joint table stays.
-        self.joining.force(false);
+        if self.modes.mode() == Mode::Joint {
+            self.modes.force(Mode::Aggregate);
+        }
         self.pool.release();
         if let Some(passing) = &mut self.passing {
             passing.pool.release();
@@ -461,7 +450,9 @@ impl Slices {
     pub(crate) fn usage(&mut self, next: Load, room: Load) -> Usage {
         let buffers = self.passing.as_ref().map_or(0, |passing| passing.pool.bytes());
         let spare_bytes = (self.pool.bytes() + self.spare.bytes() + buffers) as u64;
-        let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
+        let bytes = spare_bytes
+            + self.modes.bytes() as u64
+            + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
         let opened_bytes =
             (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
@@ -484,7 +475,7 @@ impl Slices {
     /// What has been done so far.
     pub(crate) fn counters(&self) -> Counters {
         let mut all = self.spare.counters();
-        all.joint_rows = self.joint_rows;
+        (all.joint_rows, all.switches) = (self.joint_rows, self.modes.switches());
         for slice in self.slices.values() {
             all.add_table(&slice.primary);
             slice.fragments.iter().flatten().for_each(|fragment| all.add_fragment(fragment));

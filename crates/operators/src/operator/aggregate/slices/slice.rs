@@ -1,13 +1,11 @@
 //! The state of one window slice: the table that its worker leads, and the rows held for other
 //! leaders.
 
-use millstream_state::{ChunkPool, Costs, Fragment, Leaders, Load, Mode, Scratch, Segment, Table};
+use millstream_state::{ChunkPool, Fragment, Leaders, Load, Scratch, Segment, Table};
 
-use super::Known;
 use super::spare::Spare;
 use crate::budget::Usage;
 use crate::operator::SealSlice;
-use crate::operator::aggregate::joint::Joining;
 use crate::passed::{Passed, PassedBuffers, PassedRows};
 
 /// State of one window slice.
@@ -103,15 +101,11 @@ impl Slice {
             || self.passed.iter().any(|passed| passed.rows() > 0)
     }
 
-    /// At the end of an epoch: tells `joining` what the epoch's rows were like. True if rows are
-    /// better passed through.
-    pub(super) fn tell(&mut self, joining: &mut Joining, costs: &Costs, scarce: bool) -> bool {
-        match std::mem::take(&mut self.joint_rows) {
-            0 if scarce => {}
-            0 => joining.consider(self.fragments.iter().flatten(), &self.primary),
-            rows => return joining.decide(&self.primary, rows, costs),
-        }
-        false
+    /// The number of distinct rows in its joint table since the epoch began: the table's own rows
+    /// may be older, but its rows for other leaders are of the epoch.
+    pub(super) fn joint_distinct(&self) -> usize {
+        let leaders = self.fragments.len();
+        self.primary.other_rows() * leaders / (leaders - 1).max(1)
     }
 
     /// Seals what its table holds for other leaders; it leaves when the slice is sealed.
@@ -131,7 +125,6 @@ impl Slice {
         &mut self,
         how: SealSlice,
         scarce: bool,
-        known: &mut [Known],
         spare: &mut Spare,
         mut take: impl FnMut(usize, Sealed),
     ) {
@@ -149,24 +142,16 @@ impl Slice {
         self.sealed.drain(..).for_each(|(leader, segment)| take(leader, segment));
         for (leader, place) in self.fragments.iter_mut().enumerate() {
             let Some(fragment) = place else { continue };
-            let verdicts = fragment.verdicts();
             let sealed = match how {
                 SealSlice::EndEpoch => fragment.seal(),
-                SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.flush(),
+                SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.seal(),
                 SealSlice::PassedThrough | SealSlice::Nothing => None,
             };
             if let Some(segment) = sealed {
                 take(leader, segment);
             }
-            if fragment.verdicts() > verdicts {
-                known[leader] = Known::mode(fragment.mode());
-            }
-            // One that passes rows through has hardly anything but what it knows about its keys.
-            // One that has not been sealed keeps its rows.
-            let goes = |fragment: &mut Fragment| {
-                scarce && fragment.mode() == Mode::Aggregate && fragment.rows() == 0
-            };
-            if let Some(fragment) = place.take_if(goes) {
+            // A fragment that has not been sealed keeps its rows.
+            if let Some(fragment) = place.take_if(|fragment| scarce && fragment.rows() == 0) {
                 spare.retire_fragment(fragment);
             }
         }

@@ -122,6 +122,5 @@ impl Counters {
 
     pub(super) fn add_fragment(&mut self, fragment: &Fragment) {
         self.add_table(fragment.table());
-        self.switches += fragment.switches();
     }
 }

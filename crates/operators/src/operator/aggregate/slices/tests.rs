@@ -21,7 +21,7 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     assert_eq!(slices.usage(Load::default(), Load::rows(1)).bytes, 0);
     let id = SliceId::from_word(0);
     slices.ensure(id);
-    let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));
+    let mut fragment = Fragment::new(layout);
     let Slices { slices: open, pool, scratch, .. } = &mut slices;
     let slice = open.get_mut(&id).expect("it was opened");
     update(10_000, |keys| {
@@ -98,7 +98,8 @@ fn sealed_rows_of_one_slice_among_many_are_gone() {
     let load = Load::rows(10);
     assert_eq!(slices.usage(load, load).largest_passed_bytes, 0);
     let id = SliceId::from_word(50);
-    let mut fragment = Fragment::new(layout, Some(Mode::PassThrough));
+    let mut fragment = Fragment::new(layout);
+    fragment.pass(true);
     let Slices { slices: open, counted, pool, scratch, .. } = &mut slices;
     let slice = open.get_mut(&id).expect("it was opened");
     counted.change(id, slice);

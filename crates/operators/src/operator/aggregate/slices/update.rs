@@ -4,27 +4,28 @@
 use std::sync::Arc;
 
 use millstream_state::{
-    BLOCK_ROWS, ChunkPool, Costs, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
+    BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
 };
 
+use super::Slice;
 use super::spare::Spare;
-use super::{Known, Slice};
 use crate::columns::keys::{ColumnVars, EncodedKeys, VarColumn};
 use crate::error::Result;
 use crate::operator::aggregate::grouping::{Grouping, Selected};
+use crate::operator::aggregate::modes::Modes;
 use crate::passed::{Onward, Outgoing, Passed, PassedBuffers};
 use crate::windowing::SliceId;
 
 /// A slice being updated from a batch.
 pub(super) struct Update<'a> {
+    pub(super) id: SliceId,
     pub(super) slice: &'a mut Slice,
     pub(super) layout: &'a Arc<RowLayout>,
-    pub(super) costs: Costs,
-    pub(super) mode: Option<Mode>,
+    pub(super) modes: &'a mut Modes,
+    pub(super) mode: Mode,
     pub(super) pool: &'a mut ChunkPool,
     pub(super) scratch: &'a mut Scratch,
     pub(super) picks: &'a mut Vec<u32>,
-    pub(super) known: &'a [Known],
     pub(super) spare: &'a mut Spare,
     pub(super) grouping: &'a Grouping,
     pub(super) input: &'a Selected<'a>,
@@ -61,11 +62,7 @@ impl Update<'_> {
     /// Passes rows on to a leader, from the first on; returns how many.
     fn pass(&mut self, leader: usize, rows: &[u32], keys: EncodedKeys<'_>) -> Result<usize> {
         let Some(passage) = &mut self.passage else { return Ok(0) };
-        let place = &mut self.slice.fragments[leader];
-        let fragment = place.get_or_insert_with(|| {
-            open_fragment(leader, self.spare, self.layout, self.costs, self.mode, self.known)
-        });
-        if fragment.mode() != Mode::PassThrough {
+        if self.mode != Mode::PassThrough {
             return Ok(0);
         }
         number(self.positions, rows.len());
@@ -93,17 +90,17 @@ impl Update<'_> {
             let PassedBuffers { format, pool } = passing;
             passed += kept[leader].keep(format, &rest, pool, self.picks)?;
         }
-        if let Some(fragment) = &mut self.slice.fragments[leader] {
-            // There are none where tables found keys without them, before this fragment was there.
-            fragment.note_passed(part_of(keys.hashes, 0, passed));
-        }
+        self.modes.note_passed(self.id.word(), part_of(keys.hashes, 0, passed));
         Ok(passed)
     }
 
     /// Whether all tables of the slice find keys without their hashes.
     pub(super) fn is_direct(&self) -> bool {
         let Slice { primary, fragments, .. } = &*self.slice;
-        primary.is_direct() && fragments.iter().flatten().all(Fragment::is_direct)
+        let fragments = fragments.iter().flatten().all(Fragment::is_direct);
+        primary.is_direct()
+            && (self.mode == Mode::PassThrough || fragments)
+            && !self.modes.samples()
     }
 
     /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
@@ -118,9 +115,12 @@ impl Update<'_> {
         let mut table = match to {
             To::All(own) => Target::Joint(primary, own),
             To::Primary => Target::Table(primary),
-            To::Fragment(leader) => Target::Fragment(fragments[leader].get_or_insert_with(|| {
-                open_fragment(leader, self.spare, self.layout, self.costs, self.mode, self.known)
-            })),
+            To::Fragment(leader) => {
+                let fragment = fragments[leader]
+                    .get_or_insert_with(|| open_fragment(leader, self.spare, self.layout));
+                fragment.pass(self.mode == Mode::PassThrough);
+                Target::Fragment(fragment)
+            }
         };
         table.prefetch(first);
         let width = words.len() / rows.len();
@@ -134,7 +134,15 @@ impl Update<'_> {
                 vars: ColumnVars { columns: &self.vars, rows },
             };
             let mut block = match &mut table {
-                Target::Fragment(fragment) => fragment.update(&keys, self.pool, self.scratch),
+                Target::Fragment(fragment) if self.mode == Mode::PassThrough => {
+                    self.modes.note_passed(self.id.word(), keys.hashes);
+                    fragment.update(&keys, self.pool, self.scratch)
+                }
+                Target::Fragment(fragment) => {
+                    let block = fragment.update(&keys, self.pool, self.scratch);
+                    self.modes.note_looked_up(rows.len(), block.new_rows());
+                    block
+                }
                 Target::Table(table) => table.update(&keys, self.pool, self.scratch),
                 Target::Joint(table, own) => {
                     table.update_joint(&keys, *own, self.pool, self.scratch)
@@ -146,21 +154,9 @@ impl Update<'_> {
     }
 }
 
-/// The fragment of a slice for a leader, which begins as what is known of its keys suggests.
-fn open_fragment(
-    leader: usize,
-    spare: &mut Spare,
-    layout: &Arc<RowLayout>,
-    costs: Costs,
-    mode: Option<Mode>,
-    known: &[Known],
-) -> Fragment {
-    let new = || Fragment::with_costs(layout.clone(), costs, mode);
-    let mut fragment = spare.take_fragment(leader).unwrap_or_else(new);
-    if let Some(mode) = known[leader].mode {
-        fragment.begin_in(mode);
-    }
-    fragment
+/// An empty fragment for a leader.
+fn open_fragment(leader: usize, spare: &mut Spare, layout: &Arc<RowLayout>) -> Fragment {
+    spare.take_fragment(leader).unwrap_or_else(|| Fragment::new(layout.clone()))
 }
 
 /// Which of a slice's tables rows go to.
