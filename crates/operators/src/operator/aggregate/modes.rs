@@ -252,10 +252,10 @@ impl Modes {
             self.sample.end_epoch();
             (self.seen, self.distinct) = self.sample.share();
         }
+        self.costs.settle();
         if self.seen < DECIDE_ROWS {
             return;
         }
-        self.costs.settle();
         let share = self.share();
         if !sampled {
             self.keys = self.distinct;
