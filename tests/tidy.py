@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A crate may use crates of lower floors only.
 FLOORS = [
-    {"verbs", "allocator", "nexmark"},
+    {"verbs", "allocator", "nexmark", "cpu"},
     {"fabric"},
     {"flow", "state"},
     {"contract", "datafusion-shuffle"},

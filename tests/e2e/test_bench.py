@@ -170,8 +170,19 @@ def test_a_line_tells_where_it_comes_from():
     assert timedelta(0) <= datetime.now(UTC) - written < timedelta(minutes=5)
     machine = found["machine"]
     assert machine["kernel"] == os.uname().release and machine["processor"]
+    assert machine["instructions"] in ("portable", "avx2", "avx512")
     assert machine["cores"] == len(os.sched_getaffinity(0))
     assert machine["memory_bytes"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("engine", ["millstream", "handwritten"])
+def test_a_line_tells_the_level_of_instructions(monkeypatch, engine):
+    monkeypatch.setenv("MILLSTREAM_CPU", "portable")
+    found = bench("cm", 1000, "--engine", engine)
+    assert found["ok"] is True and found["machine"]["instructions"] == "portable"
+    monkeypatch.setenv("MILLSTREAM_CPU", "sse")
+    refused = harness.bench("cm", "--records", 1000, "--engine", engine)
+    assert refused.code == 2 and "MILLSTREAM_CPU is 'sse'" in refused.stderr
 
 
 @pytest.mark.parametrize("words, shown", [

@@ -629,3 +629,12 @@ def test_a_pipe_in_from_is_refused(folder):
     assert "no regular file" in result.stderr and "CREATE TABLE" in result.stderr, result.stderr
     result = folder.query("SELECT * FROM '/dev/stdin'", code=2, input=b"a,b\n1,2\n")
     assert "'connector' = 'stdin'" in result.stderr, result.stderr
+
+
+def test_a_wrong_level_of_instructions_is_an_error_at_the_start(folder):
+    result = folder.command("run", "-e", "SELECT 1", MILLSTREAM_CPU="AVX2")
+    assert (result.code, result.stdout) == (2, b"")
+    assert result.stderr == "error: MILLSTREAM_CPU is 'AVX2'\n  help: the values are portable, avx2, avx512\n"
+    assert folder.command("--version", MILLSTREAM_CPU="AVX2").code == 0
+    for level in ("portable", ""):
+        assert rows(folder.query("SELECT 1", MILLSTREAM_CPU=level)) == ["1"]

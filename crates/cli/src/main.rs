@@ -60,6 +60,9 @@ fn command() -> ExitCode {
             };
         }
     };
+    if let Err(text) = millstream_cpu::check() {
+        return ExitCode::from(usage(&text).code());
+    }
     let result = catch_unwind(|| match arguments.command.as_ref().unwrap_or(&Command::Shell) {
         Command::Shell => shell::run(),
         Command::Run { script, output, stats_json, processes, settings, live, log } => {

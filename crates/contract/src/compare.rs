@@ -149,7 +149,7 @@ fn words<T: Lanes, const WHICH: u8>(values: &[T], constant: T) -> Vec<u64> {
     let (whole, rest) = values.as_chunks::<64>();
     let mut words = Vec::with_capacity(whole.len() + 1);
     #[cfg(target_arch = "x86_64")]
-    let vectorised = is_x86_feature_detected!("avx2");
+    let vectorised = millstream_cpu::level() >= millstream_cpu::Level::Avx2;
     #[cfg(not(target_arch = "x86_64"))]
     let vectorised = false;
     if vectorised {

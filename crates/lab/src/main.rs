@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use millstream_lab::Failure;
 use millstream_lab::bench::Bench;
 use millstream_lab::processes::{NODE, node};
 
@@ -28,10 +29,12 @@ enum Command {
 fn main() -> ExitCode {
     millstream_allocator::keep_large_apart();
     millstream::program::on_refused_memory(millstream_allocator::refused);
-    let done = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    let level = millstream_cpu::check().map_err(Failure::Usage);
+    let done = level.and_then(|_| match command {
         Command::Bench(bench) => bench.run(),
         Command::Node => node(),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(failure.tell()),

@@ -43,8 +43,8 @@ fn date(seconds: u64) -> String {
     time.map_or(String::new(), |time| format!("{}Z", time.format("%Y-%m-%dT%H:%M:%S")))
 }
 
-/// Processor model, cores that this process may use, memory and kernel; `unknown` or 0 where the
-/// system does not say.
+/// Processor model, level of fast paths, cores that this process may use, memory and kernel;
+/// `unknown` or 0 where the system does not say.
 fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let text = |value: Option<&str>| value.map_or("unknown".to_string(), |v| v.trim().to_string());
@@ -55,6 +55,7 @@ fn machine() -> Value {
     let kernel = read("/proc/sys/kernel/osrelease");
     json!({
         "processor": text(processor),
+        "instructions": millstream_cpu::level().name(),
         "cores": available_parallelism().map_or(0, |n| n.get()),
         "memory_bytes": kib.unwrap_or(0u64) * 1024,
         "kernel": text(Some(kernel.as_str()).filter(|kernel| !kernel.is_empty())),

@@ -8,6 +8,8 @@ use std::ops::Range;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::*;
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::{Level, level};
 
 use crate::error::{Error, Result};
 
@@ -153,13 +155,12 @@ fn min_max(values: &[i64]) -> (i64, i64) {
         fn scan_avx512(values: &[i64]) -> (i64, i64) {
             scan(values)
         }
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-            // SAFETY: the processor has these features.
-            return unsafe { scan_avx512(values) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2.
-            return unsafe { scan_avx2(values) };
+        match level() {
+            // SAFETY: the processor has the level.
+            Level::Avx512 => return unsafe { scan_avx512(values) },
+            // SAFETY: as above.
+            Level::Avx2 => return unsafe { scan_avx2(values) },
+            Level::Portable => {}
         }
     }
     scan(values)

@@ -1,6 +1,8 @@
 //! Routing: the positions of a batch's rows, sorted by receiver; the rows of each receiver keep
 //! their order.
 
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::{Level, level};
 use millstream_state::{Leaders, PARTITIONS};
 
 /// Positions that are written where fewer may count.
@@ -28,19 +30,12 @@ impl Routes {
         self.begin(receivers.count(), hashes.len());
         #[cfg(target_arch = "x86_64")]
         {
-            let vl = is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("popcnt");
-            if receivers.count() <= AVX512_RECEIVERS_MAX
-                && is_x86_feature_detected!("avx512f")
-                && vl
-            {
-                // SAFETY: the processor has the features, and there is room.
+            if receivers.count() <= AVX512_RECEIVERS_MAX && level() >= Level::Avx512 {
+                // SAFETY: the processor has the level, and there is room.
                 return unsafe { self.sort_avx512(receivers, hashes) };
             }
-            if receivers.count() <= AVX2_RECEIVERS_MAX
-                && is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("popcnt")
-            {
-                // SAFETY: the processor has the features, and there is room.
+            if receivers.count() <= AVX2_RECEIVERS_MAX && level() >= Level::Avx2 {
+                // SAFETY: as above.
                 return unsafe { self.sort_avx2(receivers, hashes) };
             }
         }
@@ -164,6 +159,8 @@ impl Routes {
         receiver: usize,
     ) {
         use std::arch::x86_64::*;
+
+        use millstream_cpu::fronts::front8;
         let two = receiver + 1 < receivers.count();
         let own = receivers.partitions(receiver);
         let end_of_next = if two { receivers.partitions(receiver + 1).end } else { own.end };
@@ -179,17 +176,18 @@ impl Routes {
         };
         let (mut end, mut next) = (start, start_of_next);
         let mut base = _mm256_setzero_si256();
-        let mask_of = |lanes| _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as usize;
+        let mask_of = |lanes| _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8;
         for hashes in hashes.as_chunks::<8>().0 {
             // SAFETY: eight hashes are read, and for both receivers eight positions written, of
             // which those count that are of its keys: no more than there were hashes, and `SLACK`
             // places follow.
             unsafe {
-                // In the order in which the lower halves of two vectors of hashes are put into one.
                 let four = _mm256_loadu_ps(hashes.as_ptr().cast());
                 let more = _mm256_loadu_ps(hashes.as_ptr().add(4).cast());
-                let halves = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(four, more));
-                let partition = _mm256_and_si256(halves, low);
+                // The lower halves of the hashes: 0, 1, 4, 5, 2, 3, 6, 7, then in order.
+                let halves = _mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(four, more));
+                let halves = _mm256_permute4x64_pd::<0b11_01_10_00>(halves);
+                let partition = _mm256_and_si256(_mm256_castpd_si256(halves), low);
                 let before_end = mask_of(_mm256_cmpgt_epi32(own_end, partition));
                 let (own, others) = if ALL {
                     (before_end, before_end ^ 0xff)
@@ -198,11 +196,9 @@ impl Routes {
                     let before_next = mask_of(_mm256_cmpgt_epi32(end_of_next, partition));
                     (before_end ^ before_start, before_next ^ before_end)
                 };
-                let picks = _mm256_load_si256((&raw const PICKS.0[others]).cast());
-                _mm256_storeu_si256(next.cast(), _mm256_add_epi32(base, picks));
+                _mm256_storeu_si256(next.cast(), _mm256_add_epi32(base, front8(others)));
                 next = next.add(others.count_ones() as usize);
-                let picks = _mm256_load_si256((&raw const PICKS.0[own]).cast());
-                _mm256_storeu_si256(end.cast(), _mm256_add_epi32(base, picks));
+                _mm256_storeu_si256(end.cast(), _mm256_add_epi32(base, front8(own)));
                 end = end.add(own.count_ones() as usize);
             }
             base = _mm256_add_epi32(base, _mm256_set1_epi32(8));
@@ -222,33 +218,10 @@ impl Routes {
     }
 }
 
-/// Per mask of eight lanes: the positions of the set lanes, ascending. The lanes are in the order
-/// in which a shuffle of two vectors leaves them: 0, 1, 4, 5, 2, 3, 6, 7.
-#[cfg(target_arch = "x86_64")]
-static PICKS: Picks = {
-    let mut picks = [[0u32; 8]; 256];
-    let lane_of = [0, 1, 4, 5, 2, 3, 6, 7];
-    let mut mask = 0;
-    while mask < 256 {
-        let (mut position, mut count) = (0, 0);
-        while position < 8 {
-            if mask >> lane_of[position] & 1 == 1 {
-                picks[mask][count] = position as u32;
-                count += 1;
-            }
-            position += 1;
-        }
-        mask += 1;
-    }
-    Picks(picks)
-};
-
-#[cfg(target_arch = "x86_64")]
-#[repr(align(32))]
-struct Picks([[u32; 8]; 256]);
-
 #[cfg(test)]
 mod tests {
+    #[cfg(target_arch = "x86_64")]
+    use millstream_cpu::detected;
     use millstream_state::hash_words;
 
     use super::*;
@@ -274,11 +247,11 @@ mod tests {
                 check(&|routes| routes.sort_plain(&receivers, &hashes, 0));
                 #[cfg(target_arch = "x86_64")]
                 {
-                    if is_x86_feature_detected!("avx2") {
+                    if detected() >= Level::Avx2 {
                         // SAFETY: the processor has the features, and there is room.
                         check(&|routes| unsafe { routes.sort_avx2(&receivers, &hashes) });
                     }
-                    if is_x86_feature_detected!("avx512vl") {
+                    if detected() >= Level::Avx512 {
                         // SAFETY: as above.
                         check(&|routes| unsafe { routes.sort_avx512(&receivers, &hashes) });
                     }

@@ -1,6 +1,9 @@
 //! Which rows of a batch a condition lets pass.
 
 use arrow::buffer::BooleanBuffer;
+use millstream_cpu::fronts::FRONTS;
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::{Level, level};
 
 /// Positions of the rows that a mask lets pass, ascending.
 pub(crate) fn positions(mask: &BooleanBuffer) -> Vec<u32> {
@@ -22,8 +25,8 @@ pub(crate) fn select(mask: Option<&BooleanBuffer>, len: usize, rows: &mut Vec<u3
         fn select_avx2(mask: &BooleanBuffer, len: usize, rows: &mut Vec<u32>) {
             select_set(mask, len, rows);
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
-            // SAFETY: the processor has the features.
+        if level() >= Level::Avx2 {
+            // SAFETY: the level includes the features.
             return unsafe { select_avx2(mask, len, rows) };
         }
     }
@@ -39,43 +42,18 @@ fn select_set(mask: &BooleanBuffer, len: usize, rows: &mut Vec<u32>) {
     let (mut out, mut base) = (rows.as_mut_ptr(), 0);
     for bits in mask.bit_chunks().iter_padded() {
         for byte in bits.to_le_bytes() {
-            let positions = &POSITIONS[usize::from(byte)];
+            let positions = &FRONTS[usize::from(byte)];
             // SAFETY: at most `len` positions have been counted, and there is room for eight beyond
             // those.
             unsafe {
-                for (i, position) in positions.bits.iter().enumerate() {
+                for (i, position) in positions.iter().enumerate() {
                     out.add(i).write(base + u32::from(*position));
                 }
-                out = out.add(positions.count as usize);
+                out = out.add(byte.count_ones() as usize);
             }
             base += 8;
         }
     }
     // SAFETY: `out` has moved once for each position counted.
     unsafe { rows.set_len(out.offset_from(rows.as_ptr()) as usize) };
-}
-
-/// Per byte of a mask: which of its bits are set, and how many.
-static POSITIONS: [Positions; 256] = {
-    let mut table = [Positions { bits: [0; 8], count: 0 }; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut bit, mut count) = (0, 0);
-        while bit < 8 {
-            if byte >> bit & 1 == 1 {
-                table[byte].bits[count] = bit as u8;
-                count += 1;
-            }
-            bit += 1;
-        }
-        table[byte].count = count as u64;
-        byte += 1;
-    }
-    table
-};
-
-#[derive(Clone, Copy)]
-struct Positions {
-    bits: [u8; 8],
-    count: u64,
 }

@@ -1,5 +1,8 @@
 //! Gathering values from given positions of a column, a vector at a time.
 
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::{Level, level};
+
 use crate::columns::keys::range_of;
 
 /// Writes the words that stand at `picked` (ascending positions), one behind the other.
@@ -15,13 +18,12 @@ pub fn gather(words: &[u64], picked: &[u32], out: &mut [u64]) {
     }
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-            // SAFETY: the processor has the features.
-            return unsafe { x86::gather_avx512(words, picked, out) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has the feature.
-            return unsafe { x86::gather_avx2(words, picked, out) };
+        match level() {
+            // SAFETY: the processor has the level.
+            Level::Avx512 => return unsafe { x86::gather_avx512(words, picked, out) },
+            // SAFETY: as above.
+            Level::Avx2 => return unsafe { x86::gather_avx2(words, picked, out) },
+            Level::Portable => {}
         }
     }
     gather_plain(words, picked, out);
@@ -44,8 +46,8 @@ pub(crate) fn gather_positions<'b>(
         Some(range) => buffer.copy_from_slice(&positions[range]),
         None => {
             #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has the feature.
+            if level() >= Level::Avx2 {
+                // SAFETY: the processor has the level.
                 unsafe { x86::gather_positions_avx2(positions, picked, buffer) };
                 return buffer;
             }
@@ -124,6 +126,9 @@ mod x86 {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_arch = "x86_64")]
+    use millstream_cpu::detected;
+
     use super::*;
 
     type Gather = dyn Fn(&[u64], &[u32], &mut [u64]);
@@ -146,11 +151,11 @@ mod tests {
                 check(&gather_plain);
                 #[cfg(target_arch = "x86_64")]
                 {
-                    if is_x86_feature_detected!("avx2") {
+                    if detected() >= Level::Avx2 {
                         // SAFETY: the processor has the feature.
                         check(&|w, p, o| unsafe { x86::gather_avx2(w, p, o) });
                     }
-                    if is_x86_feature_detected!("avx512vl") {
+                    if detected() >= Level::Avx512 {
                         // SAFETY: the processor has the features.
                         check(&|w, p, o| unsafe { x86::gather_avx512(w, p, o) });
                     }

@@ -4,6 +4,8 @@
 //! (later) checkpoints depend on it. So it is the same on every processor and in every version. The
 //! golden vectors below come from the reference implementation.
 
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::{Level, level};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// `secret[8..16] ^ secret[16..24]` of XXH3's default secret: what 4 to 8 byte inputs are keyed
@@ -57,13 +59,12 @@ pub fn hash_each_word(words: &[u64], hashes: &mut [u64]) {
         fn each_avx2(words: &[u64], hashes: &mut [u64]) {
             each(words, hashes);
         }
-        if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
-            // SAFETY: the processor has these features.
-            return unsafe { each_avx512(words, hashes) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2.
-            return unsafe { each_avx2(words, hashes) };
+        match level() {
+            // SAFETY: the processor has the level.
+            Level::Avx512 => return unsafe { each_avx512(words, hashes) },
+            // SAFETY: as above.
+            Level::Avx2 => return unsafe { each_avx2(words, hashes) },
+            Level::Portable => {}
         }
     }
     each(words, hashes);

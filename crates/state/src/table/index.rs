@@ -15,6 +15,9 @@ mod slots;
 
 use std::mem::MaybeUninit;
 
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::{Level, level};
+
 use crate::memory::lanes::{Lanes, Plain};
 use crate::memory::log::BLOCK_ROWS;
 use crate::memory::log::RowId;
@@ -309,18 +312,12 @@ impl Index {
                 // SAFETY: the processor has the features.
                 unsafe { index.enter_with::<Avx2, E>(hashes, ahead, base, keys) }
             }
-            // What comes with AVX2 in every processor, and was checked nevertheless.
-            let more = is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("lzcnt")
-                && is_x86_feature_detected!("popcnt");
-            if more && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-                // SAFETY: the features have been detected.
-                return unsafe { with_avx512(self, (hashes, ahead), base, keys) };
-            }
-            if more && is_x86_feature_detected!("avx2") {
-                // SAFETY: the features have been detected.
-                return unsafe { with_avx2(self, (hashes, ahead), base, keys) };
+            match level() {
+                // SAFETY: the processor has the level.
+                Level::Avx512 => return unsafe { with_avx512(self, (hashes, ahead), base, keys) },
+                // SAFETY: as above.
+                Level::Avx2 => return unsafe { with_avx2(self, (hashes, ahead), base, keys) },
+                Level::Portable => {}
             }
         }
         // SAFETY: this is for any processor.

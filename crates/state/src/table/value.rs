@@ -5,6 +5,9 @@
 //! order of merging: integers accumulate in 128 bits, decimals in 192, floats without rounding
 //! ([`crate::values::float_sum`]).
 
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::{Level, level};
+
 use crate::memory::arena::Arena;
 use crate::memory::numbers::read_i128;
 use crate::table::hot::{Aside, frequent};
@@ -186,8 +189,8 @@ impl<'t> Block<'t> {
             ) {
                 block.add_floats(slot, counts, picks, value);
             }
-            if is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
-                // SAFETY: the processor has the features.
+            if level() >= Level::Avx2 {
+                // SAFETY: the level includes the features.
                 return unsafe { with_bmi2(self, slot, counts, picks, value) };
             }
         }
@@ -244,11 +247,8 @@ impl<'t> Block<'t> {
             ) {
                 block.merge_each_float(slot, value, arena);
             }
-            if is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("lzcnt")
-            {
-                // SAFETY: the processor has the features.
+            if level() >= Level::Avx2 {
+                // SAFETY: the level includes the features.
                 return unsafe { with_bmi2(self, slot, value, arena) };
             }
         }

@@ -23,14 +23,11 @@ pub(super) fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Whether the processor has AVX2 and the scalar instructions that came with it.
+/// Whether this process may use AVX2 and the scalar instructions that came with it.
 #[cfg(target_arch = "x86_64")]
+#[inline(always)]
 fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-        && is_x86_feature_detected!("popcnt")
+    millstream_cpu::level() >= millstream_cpu::Level::Avx2
 }
 
 /// Elements written beyond the last one selected.
@@ -131,35 +128,9 @@ impl ResultRows {
 mod avx2 {
     use std::arch::x86_64::*;
 
+    use millstream_cpu::fronts::front4;
+
     use super::{Pair, ResultRows, where_zero_plain};
-
-    /// For each set of four lanes of 64 bits, the order that brings its members to the front, as
-    /// indices of 32-bit halves.
-    static FRONTS: [[u8; 8]; 16] = {
-        let mut table = [[0; 8]; 16];
-        let mut set = 0;
-        while set < 16 {
-            let (mut lane, mut to) = (0, 0);
-            while lane < 4 {
-                if set >> lane & 1 == 1 {
-                    table[set][to] = 2 * lane;
-                    table[set][to + 1] = 2 * lane + 1;
-                    to += 2;
-                }
-                lane += 1;
-            }
-            set += 1;
-        }
-        table
-    };
-
-    /// The permutation that brings the lanes in `set`, which is below 16, to the front.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn front(set: u32) -> __m256i {
-        // SAFETY: the caller keeps `set` inside the table, whose entries have the 8 bytes loaded.
-        unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(FRONTS.as_ptr().add(set as usize).cast())) }
-    }
 
     /// # Safety
     ///
@@ -176,18 +147,17 @@ mod avx2 {
             let (keys, _) = keys.as_chunks::<8>();
             for (types, keys) in types.iter().zip(keys) {
                 // SAFETY: loads read the two arrays of eight; `to` has advanced at most once per
-                // key seen before, and the caller left room for whole stores. Both sets are below
-                // 16.
+                // key seen before, and the caller left room for whole stores.
                 unsafe {
                     let types = _mm256_loadu_si256(types.as_ptr().cast());
                     let equal = _mm256_castsi256_ps(_mm256_cmpeq_epi32(types, zero));
-                    let passed = _mm256_movemask_ps(equal) as u32;
+                    let passed = _mm256_movemask_ps(equal) as u8;
                     let (low, high) = (passed & 15, passed >> 4);
                     let four = _mm256_loadu_si256(keys.as_ptr().cast());
-                    _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(four, front(low)));
+                    _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(four, front4(low)));
                     let second = to.add(low.count_ones() as usize);
                     let four = _mm256_loadu_si256(keys.as_ptr().add(4).cast());
-                    let four = _mm256_permutevar8x32_epi32(four, front(high));
+                    let four = _mm256_permutevar8x32_epi32(four, front4(high));
                     _mm256_storeu_si256(second.cast(), four);
                     to = to.add(passed.count_ones() as usize);
                 }
@@ -243,14 +213,14 @@ mod avx2 {
                 let (keys, mut values) = halves(four);
                 *four = [Pair { key: 0, value: 0 }; 4];
                 let empty = _mm256_castsi256_pd(_mm256_cmpeq_epi64(values, zero));
-                let set = (_mm256_movemask_pd(empty) ^ 15) as u32;
+                let set = (_mm256_movemask_pd(empty) ^ 15) as u8;
                 if MORE != 0 {
                     values = _mm256_sub_epi64(values, _mm256_set1_epi64x(MORE));
                 }
-                // SAFETY: `set` is below 16. `at` has advanced at most once per slot, and the
-                // caller left room for whole stores.
+                // SAFETY: `at` has advanced at most once per slot, and the caller left room for
+                // whole stores.
                 unsafe {
-                    let order = front(set);
+                    let order = front4(set);
                     let keys = _mm256_permutevar8x32_epi32(keys, order);
                     let values = _mm256_permutevar8x32_epi32(values, order);
                     _mm256_storeu_si256(keys_out.add(at).cast(), keys);

@@ -55,7 +55,7 @@ impl Memo {
                 self.fill(window);
             }
             #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
+            if millstream_cpu::detected() >= millstream_cpu::Level::Avx2 {
                 // SAFETY: the processor has AVX2.
                 return unsafe { self.sums_avx2(keys, values) };
             }
