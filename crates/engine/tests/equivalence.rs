@@ -104,7 +104,7 @@ fn fragments_change_their_mode() {
     same_rows(&rows.unwrap(), &expected, "mode switches");
     // Tables are joint, then rows are passed through; then they are aggregated, and tables joint.
     assert!(stats.mode_switches >= 1 && stats.fragment_rows_in > 25_000, "{stats:?}");
-    assert!(stats.joint_rows_in > 100_000, "{stats:?}");
+    assert!(stats.joint_rows_in > 10_000, "{stats:?}");
 }
 
 /// Few keys with texts, and the greatest texts, are counted in joint tables to the end, however
@@ -122,7 +122,8 @@ fn texts_that_come_often_are_counted_in_joint_tables() {
         same_rows(&rows.unwrap(), &expected, &format!("{workers} workers"));
         let windows = expected.len() as u64 / 60;
         assert!(stats.epochs > 2 * windows && stats.joint_rows_in > 0, "{stats:?}");
-        assert_eq!(stats.fragment_rows_in, 0, "all of it is joint: {stats:?}");
+        // Apart from trials of passing rows through.
+        assert!(stats.fragment_rows_in <= stats.records / 50, "all of it is joint: {stats:?}");
     }
 }
 

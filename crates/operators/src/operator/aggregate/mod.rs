@@ -263,7 +263,7 @@ impl Operator for Aggregate {
 
     fn choose(&mut self, draw: &dyn Fn(u64) -> Option<u64>) {
         if self.slices.modes.may_change()
-            && let Some(choice) = draw(12)
+            && let Some(choice) = draw(16)
         {
             self.slices.choose(choice);
         }

@@ -54,6 +54,8 @@ pub(super) struct Modes {
     before: Option<Mode>,
     /// The present batch is passed through for trial.
     trial: bool,
+    /// Memory is scarce: tables are not joint until an epoch ends with memory to spare.
+    scarce: bool,
     may_change: bool,
     clock: Option<Arc<dyn Env>>,
     costs: Costs,
@@ -93,6 +95,7 @@ impl Modes {
             mode: fixed.unwrap_or(usual),
             before: None,
             trial: false,
+            scarce: false,
             may_change: fixed.is_none() && leaders > 1,
             clock,
             costs: Costs::new(layout, passed_words, leaders),
@@ -112,7 +115,11 @@ impl Modes {
 
     /// The mode of the present batch.
     pub(super) fn mode(&self) -> Mode {
-        if self.trial { Mode::PassThrough } else { self.mode }
+        match self.mode {
+            _ if self.trial => Mode::PassThrough,
+            Mode::Joint if self.scarce => Mode::Aggregate,
+            mode => mode,
+        }
     }
 
     /// Whether the mode may change.
@@ -252,6 +259,7 @@ impl Modes {
             self.sample.end_epoch();
             (self.seen, self.distinct) = self.sample.share();
         }
+        self.scarce &= !may_join;
         self.costs.settle();
         if self.seen < DECIDE_ROWS {
             return;
@@ -345,7 +353,12 @@ impl Modes {
         self.set(mode);
     }
 
-    /// In simulation, or under scarce memory: goes on in a mode, if it may change.
+    /// Memory is scarce: tables are not joint for a while.
+    pub(super) fn give_back(&mut self) {
+        self.scarce = self.may_change;
+    }
+
+    /// In simulation: goes on in a mode, if it may change.
     pub(super) fn force(&mut self, mode: Mode) {
         if self.may_change {
             self.before = None;

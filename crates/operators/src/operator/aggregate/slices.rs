@@ -435,9 +435,7 @@ impl Slices {
         self.frugal = true;
         self.spare.release();
         // Indexes of fragments go when they are sealed, that of a joint table stays.
-        if self.modes.mode() == Mode::Joint {
-            self.modes.force(Mode::Aggregate);
-        }
+        self.modes.give_back();
         self.pool.release();
         if let Some(passing) = &mut self.passing {
             passing.pool.release();
