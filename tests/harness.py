@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The variable that caps the level of vector instructions.
+LEVEL = "MILLSTREAM_CPU"
 TIMEOUT_SECONDS = 300
 
 # Counters of every run, added up: what the closing assertions of a suite look at.

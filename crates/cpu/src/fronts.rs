@@ -63,6 +63,9 @@ mod vectors {
     };
 
     /// The order of `_mm256_permutevar8x32_epi32` that brings the lanes of a mask to the front.
+    ///
+    /// # Safety
+    /// The processor must have AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub fn front8(mask: u8) -> __m256i {
@@ -71,6 +74,9 @@ mod vectors {
     }
 
     /// The same for four lanes of 64 bits; higher bits of the mask do not count.
+    ///
+    /// # Safety
+    /// The processor must have AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub fn front4(mask: u8) -> __m256i {
@@ -81,6 +87,9 @@ mod vectors {
 
     /// The order that brings four lanes of 64 bits from the front to the lanes of a mask. The sign
     /// of each other lane is set.
+    ///
+    /// # Safety
+    /// The processor must have AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub fn back4(mask: u8) -> __m256i {

@@ -1,5 +1,8 @@
 //! Finding or appending the rows of a block of keys. Every record passes through this code.
 
+#[cfg(target_arch = "x86_64")]
+use millstream_cpu::level;
+
 use crate::memory::arena::Arena;
 use crate::memory::hash::hash_each_word;
 use crate::memory::log::BLOCK_ROWS;
@@ -129,7 +132,7 @@ fn find_often<const N: usize, K: Kind>(
 ) {
     let (mut others, mut found) = (Others::new(), MatchedRows::new());
     // SAFETY: the caller has asked whether the processor has what it takes.
-    unsafe { others.take(often, words, hashes) };
+    unsafe { others.take(level(), often, words, hashes) };
     // The frequent key is among the keys, with its hash at that place: neither log gets more new
     // rows than room has been reserved for.
     assert!(others.words().len() <= words.len());
@@ -144,7 +147,7 @@ fn find_often<const N: usize, K: Kind>(
     logs.commit(end);
     // SAFETY: the same; and all have been found, so that a place is written for every key.
     unsafe {
-        others.spread(&found, places.spare_capacity_mut());
+        others.spread(level(), &mut found, places.spare_capacity_mut());
         places.set_len(words.len());
     }
 }

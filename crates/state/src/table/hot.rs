@@ -54,11 +54,14 @@ impl<const N: usize> Aside<N> {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use others::{MatchedRows, Others};
 
-/// With AVX-512; without it, leaving keys out costs about as much as looking them up.
+/// With vectors; without them, leaving keys out costs about as much as looking them up.
 #[cfg(target_arch = "x86_64")]
 mod others {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
+
+    use millstream_cpu::fronts::{back4, front4};
+    use millstream_cpu::{Level, level};
 
     use crate::memory::log::BLOCK_ROWS;
 
@@ -98,7 +101,7 @@ mod others {
         /// True if the processor has the necessary instructions.
         #[inline(always)]
         pub(crate) fn are_supported() -> bool {
-            is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
+            level() >= Level::Avx2
         }
 
         /// None yet.
@@ -111,12 +114,68 @@ mod others {
 
         /// Collects the keys of a block: first the frequent key, at index `often`, with its hash
         /// there; then all different keys.
-        #[target_feature(enable = "avx512f,popcnt")]
-        pub(crate) fn take(&mut self, often: usize, words: &[u64], hashes: &[u64]) {
+        ///
+        /// # Safety
+        /// The processor must have the level, which must not be portable.
+        pub(crate) unsafe fn take(
+            &mut self,
+            level: Level,
+            often: usize,
+            words: &[u64],
+            hashes: &[u64],
+        ) {
             assert!(words.len() <= BLOCK_ROWS && hashes.len() == words.len());
             self.words[0].write(words[often]);
             self.hashes[0].write(hashes[often]);
-            let often = _mm512_set1_epi64(words[often] as i64);
+            (self.count, self.rows) = (1, words.len());
+            // SAFETY: as the caller promises.
+            match level {
+                Level::Avx512 => unsafe { self.take_avx512(words[often], words, hashes) },
+                _ => unsafe { self.take_avx2(words[often], words, hashes) },
+            }
+        }
+
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn take_avx2(&mut self, often: u64, words: &[u64], hashes: &[u64]) {
+            let frequent = _mm256_set1_epi64x(often as i64);
+            let (to_words, to_hashes) = (self.words.as_mut_ptr(), self.hashes.as_mut_ptr());
+            let mut count = 1;
+            let (word_eights, words_rest) = words.as_chunks::<LANES>();
+            let (hash_eights, hashes_rest) = hashes.as_chunks::<LANES>();
+            let eights = word_eights.iter().zip(hash_eights);
+            for ((words, hashes), differ) in eights.zip(&mut self.differ) {
+                *differ = 0;
+                for i in [0, 4] {
+                    // SAFETY: four of the eight are read. Four are written behind as many as have
+                    // been kept before, as above.
+                    unsafe {
+                        let words = _mm256_loadu_si256(words.as_ptr().add(i).cast());
+                        let hashes = _mm256_loadu_si256(hashes.as_ptr().add(i).cast());
+                        let same = _mm256_castsi256_pd(_mm256_cmpeq_epi64(words, frequent));
+                        let others = _mm256_movemask_pd(same) as u8 ^ 15;
+                        let order = front4(others);
+                        let words = _mm256_permutevar8x32_epi32(words, order);
+                        let hashes = _mm256_permutevar8x32_epi32(hashes, order);
+                        _mm256_storeu_si256(to_words.add(count).cast(), words);
+                        _mm256_storeu_si256(to_hashes.add(count).cast(), hashes);
+                        count += others.count_ones() as usize;
+                        *differ |= others << i;
+                    }
+                }
+            }
+            let last = &mut self.differ[word_eights.len()..];
+            for (i, (word, hash)) in words_rest.iter().zip(hashes_rest).enumerate() {
+                last[0] = if i == 0 { 0 } else { last[0] } | u8::from(*word != often) << i;
+                self.words[count].write(*word);
+                self.hashes[count].write(*hash);
+                count += usize::from(*word != often);
+            }
+            self.count = count;
+        }
+
+        #[target_feature(enable = "avx512f,popcnt")]
+        fn take_avx512(&mut self, often: u64, words: &[u64], hashes: &[u64]) {
+            let often = _mm512_set1_epi64(often as i64);
             let (to_words, to_hashes) = (self.words.as_mut_ptr(), self.hashes.as_mut_ptr());
             let mut count = 1;
             let eights = words.chunks(LANES).zip(hashes.chunks(LANES));
@@ -136,7 +195,7 @@ mod others {
                 }
                 count += differ.count_ones() as usize;
             }
-            (self.count, self.rows) = (count, words.len());
+            self.count = count;
         }
 
         pub(crate) fn words(&self) -> &[u64] {
@@ -151,10 +210,60 @@ mod others {
 
         /// Writes the places of all of the block's keys.
         ///
-        /// The keys' places must have been `found`. The processor must have the necessary
-        /// instructions.
-        #[target_feature(enable = "avx512f,popcnt")]
+        /// # Safety
+        /// The keys' places must have been found. The level is that of `take`.
         pub(crate) unsafe fn spread(
+            &self,
+            level: Level,
+            found: &mut MatchedRows,
+            places: &mut [MaybeUninit<*mut u64>],
+        ) {
+            // SAFETY: as the caller promises.
+            match level {
+                Level::Avx512 => unsafe { self.spread_avx512(found, places) },
+                _ => unsafe { self.spread_avx2(found, places) },
+            }
+        }
+
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+        unsafe fn spread_avx2(
+            &self,
+            MatchedRows(found): &mut MatchedRows,
+            places: &mut [MaybeUninit<*mut u64>],
+        ) {
+            // Four are read where fewer may count.
+            found[self.count..self.count + 4].fill(MaybeUninit::new(std::ptr::null_mut()));
+            // SAFETY: as the caller promises; there is at least one.
+            let frequent = unsafe { found[0].assume_init() };
+            let often = _mm256_castsi256_pd(_mm256_set1_epi64x(frequent as i64));
+            let mut at = 1;
+            let (eights, rest) = places[..self.rows].as_chunks_mut::<LANES>();
+            for (places, differ) in eights.iter_mut().zip(self.differ) {
+                for i in [0, 4] {
+                    // SAFETY: four are read behind as many as have differed before; the last of
+                    // those have been written above.
+                    unsafe {
+                        let others = differ >> i;
+                        let found = _mm256_loadu_si256(found.as_ptr().add(at).cast());
+                        let order = back4(others);
+                        let found = _mm256_permutevar8x32_epi32(found, order);
+                        let (found, order) =
+                            (_mm256_castsi256_pd(found), _mm256_castsi256_pd(order));
+                        let all = _mm256_blendv_pd(found, often, order);
+                        _mm256_storeu_pd(places.as_mut_ptr().add(i).cast(), all);
+                        at += (others & 15).count_ones() as usize;
+                    }
+                }
+            }
+            for (i, place) in rest.iter_mut().enumerate() {
+                let differs = self.differ[self.rows / LANES] >> i & 1 == 1;
+                *place = if differs { found[at] } else { found[0] };
+                at += usize::from(differs);
+            }
+        }
+
+        #[target_feature(enable = "avx512f,popcnt")]
+        unsafe fn spread_avx512(
             &self,
             MatchedRows(found): &MatchedRows,
             places: &mut [MaybeUninit<*mut u64>],
@@ -179,17 +288,19 @@ mod others {
 
     #[cfg(test)]
     mod tests {
+        use millstream_cpu::detected;
+
         use super::*;
         use crate::memory::hash::{hash_each_word, hash_word};
+
+        const ROWS: [u64; 7] = [1, 7, 8, 9, 64, 250, 256];
 
         /// Wherever and however often a key comes: it is left out but once, and every key gets its
         /// place.
         #[test]
         fn places_come_back_in_order() {
-            if !Others::are_supported() {
-                return;
-            }
-            for rows in [1, 7, 8, 9, 64, 250, 256] {
+            let levels = [Level::Avx2, Level::Avx512].into_iter().filter(|l| *l <= detected());
+            for (level, rows) in levels.flat_map(|level| ROWS.map(|rows| (level, rows))) {
                 for every in [1, 2, 3, 100] {
                     let words: Vec<u64> =
                         (0..rows).map(|i| if i % every == 0 { 7 } else { 1000 + i }).collect();
@@ -197,7 +308,7 @@ mod others {
                     hash_each_word(&words, &mut hashes);
                     let (mut others, mut found) = (Others::new(), MatchedRows::new());
                     // SAFETY: the processor has the necessary instructions.
-                    unsafe { others.take(0, &words, &hashes) };
+                    unsafe { others.take(level, 0, &words, &hashes) };
                     let kept = words.iter().copied().filter(|word| *word != 7);
                     assert!(others.words().iter().copied().eq([7].into_iter().chain(kept)));
                     let each = others.words().iter().map(|word| hash_word(*word));
@@ -207,7 +318,7 @@ mod others {
                     }
                     let mut places = [MaybeUninit::new(std::ptr::null_mut()); BLOCK_ROWS];
                     // SAFETY: as above, and these are all.
-                    unsafe { others.spread(&found, &mut places) };
+                    unsafe { others.spread(level, &mut found, &mut places) };
                     for (place, word) in places.iter().zip(&words) {
                         // SAFETY: all have been written.
                         assert_eq!(unsafe { place.assume_init() } as u64, word * 8);
