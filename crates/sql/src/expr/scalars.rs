@@ -44,6 +44,7 @@ mod similar;
 mod stamps;
 mod strict;
 mod strings;
+mod time_format;
 mod time_text;
 mod time_units;
 mod to_timestamp;
@@ -120,6 +121,7 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
             "date_trunc" => functions.push(date_trunc::date_trunc(function)),
             "date_bin" => functions.push(date_trunc::date_bin(function)),
             "date_part" => functions.push(extract::extract(function)),
+            "to_char" => functions.push(time_format::time_format(function)),
             "to_timestamp" | "to_timestamp_millis" => {
                 functions.push(to_timestamp::to_timestamp(function))
             }
