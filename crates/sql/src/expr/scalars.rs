@@ -67,7 +67,7 @@ pub(crate) use date_ceil::CEIL_TIME;
 pub(crate) use date_trunc::SUNDAY_WEEK;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, held, released, within_decided, within_held};
-pub(crate) use exact::{digits_of, exact_operation};
+pub(crate) use exact::{Digits, digits_of, exact_operation};
 pub(crate) use far_times::compare_far;
 pub(crate) use interval_order::measured_interval;
 pub(crate) use json::{fits, returned_type};
