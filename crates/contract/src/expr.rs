@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 
 use crate::error::{Error, Result};
 use crate::pruning::AnyOf;
+use crate::reads::Reads;
 
 /// Computes one column from a batch. Implemented by the SQL crate.
 pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
@@ -28,6 +29,12 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     /// The columns of `batch` that are looked at; `None` if it does not say.
     fn columns(&self) -> Option<Vec<usize>> {
         None
+    }
+    /// The columns and fields of `batch` that are looked at; `None` if it does not say.
+    fn reads(&self) -> Option<Reads> {
+        let mut reads = Reads::default();
+        self.columns()?.into_iter().for_each(|column| reads.add_column(column));
+        Some(reads)
     }
     /// Whether it gives what is there already, such as a field of a row: it can fail for no row,
     /// makes no texts, and costs so little that it may be evaluated for rows that nobody asks for.
@@ -68,6 +75,18 @@ impl Expr {
             Expr::Column(column) => Some(vec![*column]),
             Expr::Computed(computed) => computed.columns(),
         }
+    }
+
+    /// The columns and fields that some expressions look at; `None` if one does not say.
+    pub fn reads<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Option<Reads> {
+        let mut all = Reads::default();
+        for expr in exprs {
+            match expr {
+                Expr::Column(column) => all.add_column(*column),
+                Expr::Computed(computed) => all.add_all(&computed.reads()?),
+            }
+        }
+        Some(all)
     }
 
     /// Whether this is a column, or gives what is there already.

@@ -23,6 +23,7 @@ pub mod nested;
 pub mod plan;
 mod position;
 pub mod pruning;
+pub mod reads;
 pub mod rows;
 pub mod settings;
 pub mod sink;

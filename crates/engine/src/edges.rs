@@ -308,7 +308,7 @@ impl Nodes<'_> {
         for (number, stage) in self.plan.stages.iter().enumerate() {
             for (at, input) in stage.inputs.iter().enumerate().filter(|(_, i)| i.from == node) {
                 let Input { late, filter, project, again, .. } = input.clone();
-                let taking = Taking { filter, project };
+                let taking = Taking::new(filter, project);
                 if let Some(stage) = self.numbers[number] {
                     let texts = Vec::new();
                     takers.edges.push(Edge { stage, input: at, taking, again, texts });
@@ -319,7 +319,7 @@ impl Nodes<'_> {
                     None => {
                         let columns = (0..stage.output.fields().len()).map(Expr::Column).collect();
                         let project = Some(Project { columns, schema: stage.output.clone() });
-                        Taking { project, ..taking }
+                        Taking::new(taking.filter, project)
                     }
                 };
                 let path: Vec<usize> = [at].into_iter().chain(path.iter().copied()).collect();

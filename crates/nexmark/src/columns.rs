@@ -37,6 +37,13 @@ const CITIES: [&str; 10] = [
 ];
 const STATES: [&str; 6] = ["AZ", "CA", "ID", "OR", "WA", "WY"];
 
+/// Events of a batch for whose texts memory is reserved.
+const EVENTS_MAX: usize = 1 << 16;
+/// Bytes of a bid's numbers, of a channel and of a URL on average.
+const BID_NUMBERS_BYTES: u64 = 4 * 8;
+const CHANNEL_BYTES: usize = 10;
+const URL_BYTES: usize = 65;
+
 /// Texts under construction.
 #[derive(Debug)]
 struct Texts {
@@ -45,8 +52,11 @@ struct Texts {
 }
 
 impl Texts {
-    fn new() -> Texts {
-        Texts { offsets: vec![0], bytes: Vec::new() }
+    /// For so many rows and bytes.
+    fn new(rows: usize, bytes: usize) -> Texts {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Texts { offsets, bytes: Vec::with_capacity(bytes) }
     }
 
     /// Ends the text of a row, which may be empty.
@@ -83,25 +93,32 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(fields: Fields) -> Rows {
+    /// For so many rows of a batch.
+    fn new(fields: Fields, rows: usize) -> Rows {
         use arrow_schema::DataType::Utf8;
         let texts = fields.iter().filter(|field| *field.data_type() == Utf8).count();
+        let numbers = fields.len() - texts;
         Rows {
-            there: BooleanBufferBuilder::new(0),
-            numbers: vec![Vec::new(); fields.len() - texts],
-            texts: (0..texts).map(|_| Texts::new()).collect(),
+            there: BooleanBufferBuilder::new(rows),
+            numbers: (0..numbers).map(|_| Vec::with_capacity(rows)).collect(),
+            texts: (0..texts).map(|_| Texts::new(rows, 0)).collect(),
             fields,
         }
     }
 
-    /// An event of another kind.
-    fn skip(&mut self) {
-        self.there.append(false);
+    /// Adds events of other kinds until there are so many rows.
+    fn fill(&mut self, rows: usize) {
+        let missing = rows - self.there.len();
+        if missing == 0 {
+            return;
+        }
+        self.there.append_n(missing, false);
         for numbers in &mut self.numbers {
-            numbers.push(0);
+            numbers.resize(rows, 0);
         }
         for texts in &mut self.texts {
-            texts.end();
+            let end = texts.offsets[texts.offsets.len() - 1];
+            texts.offsets.resize(rows + 1, end);
         }
     }
 
@@ -113,13 +130,14 @@ impl Rows {
         }
     }
 
-    fn finish(mut self) -> ArrayRef {
+    fn finish(mut self, rows: usize) -> ArrayRef {
         use arrow_schema::DataType::{Int64, Utf8};
+        self.fill(rows);
         let (mut numbers, mut texts) = (self.numbers.into_iter(), self.texts.into_iter());
         let mut number = || numbers.next().unwrap_or_default();
         let columns = self.fields.iter().map(|field| -> ArrayRef {
             match field.data_type() {
-                Utf8 => texts.next().unwrap_or_else(Texts::new).finish(),
+                Utf8 => texts.next().unwrap_or_else(|| Texts::new(rows, 0)).finish(),
                 Int64 => Arc::new(Int64Array::from(number())),
                 _ => Arc::new(TimestampMillisecondArray::from(number())),
             }
@@ -149,18 +167,33 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(config: &'a Config, times: &'a Times, projection: &[usize]) -> Columns<'a> {
+    /// For so many events.
+    pub(super) fn new(
+        config: &'a Config,
+        times: &'a Times,
+        projection: &[usize],
+        events: usize,
+    ) -> Columns<'a> {
         let rows = |place, fields: fn() -> Fields| {
-            projection.contains(&place).then(|| Rows::new(fields()))
+            projection.contains(&place).then(|| Rows::new(fields(), events))
         };
+        let mut bids = rows(3, bid);
+        if let Some([channel, url, extra]) = bids.as_mut().map(|rows| &mut rows.texts[..]) {
+            let events = events.min(EVENTS_MAX) / config.group() as usize * config.bids as usize;
+            *channel = Texts::new(channel.offsets.capacity(), CHANNEL_BYTES * events);
+            *url = Texts::new(url.offsets.capacity(), URL_BYTES * events);
+            let extra_bytes = config.bid_bytes.saturating_sub(BID_NUMBERS_BYTES).min(1 << 10);
+            let extra_bytes = extra_bytes as usize;
+            *extra = Texts::new(extra.offsets.capacity(), extra_bytes * events);
+        }
         Columns {
             events: Stream { config, times },
             urls: urls(),
             rows: 0,
-            types: projection.contains(&0).then(Vec::new),
+            types: projection.contains(&0).then(|| Vec::with_capacity(events)),
             persons: rows(1, person),
             auctions: rows(2, auction_fields),
-            bids: rows(3, bid),
+            bids,
         }
     }
 
@@ -169,36 +202,31 @@ impl<'a> Columns<'a> {
         let config = self.events.config;
         let kind = config.kind(number);
         let mut random = Random::new(config.seed, number);
-        self.rows += 1;
         if let Some(types) = &mut self.types {
             types.push(kind as i32);
         }
-        if let Some(rows) = &mut self.persons {
+        let rows = match kind {
+            Kind::Person => &mut self.persons,
+            Kind::Auction => &mut self.auctions,
+            Kind::Bid => &mut self.bids,
+        };
+        if let Some(rows) = rows {
+            rows.fill(self.rows);
             match kind {
                 Kind::Person => push_person(rows, self.events, number, &mut random),
-                _ => rows.skip(),
-            }
-        }
-        if let Some(rows) = &mut self.auctions {
-            match kind {
                 Kind::Auction => push_auction(rows, self.events, number, &mut random),
-                _ => rows.skip(),
-            }
-        }
-        if let Some(rows) = &mut self.bids {
-            match kind {
                 Kind::Bid => push_bid(rows, self.events, self.urls, number, &mut random),
-                _ => rows.skip(),
             }
         }
+        self.rows += 1;
     }
 
     /// The batch.
     pub(super) fn finish(self, projection: &[usize]) -> RecordBatch {
         let Columns { rows, types, persons, auctions, bids, .. } = self;
         let types = types.map(|types| Arc::new(Int32Array::from(types)) as ArrayRef);
-        let mut made =
-            [types, persons.map(Rows::finish), auctions.map(Rows::finish), bids.map(Rows::finish)];
+        let finished = |of: Option<Rows>| of.map(|of| of.finish(rows));
+        let mut made = [types, finished(persons), finished(auctions), finished(bids)];
         let columns = projection.iter().map(|place| made[*place].take().expect("each once"));
         let columns: Vec<ArrayRef> = columns.collect();
         let all = schema();
@@ -286,7 +314,7 @@ fn push_bid(rows: &mut Rows, events: Stream<'_>, urls: &Urls, number: u64, rando
         channel.end();
         url.push(&urls.others[other as usize]);
     }
-    random.extra(4 * 8, config.bid_bytes, &mut extra.bytes);
+    random.extra(BID_NUMBERS_BYTES, config.bid_bytes, &mut extra.bytes);
     extra.end();
 }
 

@@ -44,7 +44,10 @@ impl Events {
         ranges: impl IntoIterator<Item = Range<u64>>,
         projection: &[usize],
     ) -> RecordBatch {
-        let mut columns = Columns::new(&self.config, &self.times, projection);
+        let ranges: Vec<Range<u64>> = ranges.into_iter().collect();
+        let events =
+            ranges.iter().map(|range| range.end.saturating_sub(range.start) as usize).sum();
+        let mut columns = Columns::new(&self.config, &self.times, projection, events);
         for number in ranges.into_iter().flatten() {
             columns.push(number);
         }

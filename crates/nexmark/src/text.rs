@@ -56,16 +56,18 @@ impl Random {
 
     /// Appends so many letters.
     pub(super) fn letters(&mut self, length: usize, out: &mut Vec<u8>) {
-        let mut left = length;
-        while left > 0 {
+        let end = out.len() + length;
+        for _ in 0..length.div_ceil(LETTERS_OF_A_DRAW) {
             let mut bits = self.next();
-            for _ in 0..left.min(LETTERS_OF_A_DRAW) {
-                let letter = u128::from(bits) * 26;
-                out.push(b'a' + (letter >> 64) as u8);
-                bits = letter as u64;
+            let mut letters = [b'a'; LETTERS_OF_A_DRAW];
+            for letter in &mut letters {
+                let product = u128::from(bits) * 26;
+                *letter += (product >> 64) as u8;
+                bits = product as u64;
             }
-            left = left.saturating_sub(LETTERS_OF_A_DRAW);
+            out.extend_from_slice(&letters);
         }
+        out.truncate(end);
     }
 
     /// Appends a text of 3 to `most - 1` characters, one in 13 of which is `gap`, the others

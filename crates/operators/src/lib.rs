@@ -26,4 +26,4 @@ pub mod stamped;
 mod support;
 pub mod windowing;
 
-use millstream_contract::{error, expr, plan, rows, settings, table, texts, zone};
+use millstream_contract::{error, expr, plan, reads, rows, settings, table, texts, zone};

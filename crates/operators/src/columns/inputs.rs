@@ -47,7 +47,11 @@ pub(crate) fn times_in(batch: &RecordBatch) -> Result<ArrayRef> {
 
 /// Columns computed from one batch. Several aggregates may be over the same.
 #[derive(Default)]
-pub(crate) struct Columns(Vec<(*const (), ArrayRef)>);
+pub(crate) struct Columns {
+    computed: Vec<(*const (), ArrayRef)>,
+    /// Rows that pass filters.
+    masks: Vec<(*const (), BooleanBuffer)>,
+}
 
 impl Columns {
     fn evaluate(&mut self, expr: &Expr, batch: &RecordBatch) -> Result<ArrayRef> {
@@ -57,12 +61,24 @@ impl Columns {
             Expr::Column(_) => return expr.evaluate(batch),
         };
         let key = Arc::as_ptr(computed).cast();
-        if let Some((_, column)) = self.0.iter().find(|(known, _)| *known == key) {
+        if let Some((_, column)) = self.computed.iter().find(|(known, _)| *known == key) {
             return Ok(column.clone());
         }
         let column = expr.evaluate(batch)?;
-        self.0.push((key, column.clone()));
+        self.computed.push((key, column.clone()));
         Ok(column)
+    }
+
+    /// The rows that pass a filter.
+    fn mask(&mut self, filter: &Expr, batch: &RecordBatch) -> Result<BooleanBuffer> {
+        let Expr::Computed(computed) = filter else { return true_mask(filter, batch) };
+        let key = Arc::as_ptr(computed).cast();
+        if let Some((_, mask)) = self.masks.iter().find(|(known, _)| *known == key) {
+            return Ok(mask.clone());
+        }
+        let mask = true_mask(filter, batch)?;
+        self.masks.push((key, mask.clone()));
+        Ok(mask)
     }
 }
 
@@ -75,7 +91,7 @@ impl Input {
     pub(crate) fn new(value: &Value, batch: &RecordBatch, columns: &mut Columns) -> Result<Input> {
         let mut mask = None;
         if let Some(filter) = &value.filter {
-            mask = Some(true_mask(filter, batch)?);
+            mask = Some(columns.mask(filter, batch)?);
         }
         let mut values = Values::None;
         if let Some(argument) = &value.argument {

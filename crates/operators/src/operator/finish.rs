@@ -62,7 +62,7 @@ impl Finisher {
         Finisher {
             fired: fired.clone(),
             pairing: None,
-            taking: Taking { filter: having.clone(), project: Some(project) },
+            taking: Taking::new(having.clone(), Some(project)),
             output: output.clone(),
         }
     }

@@ -51,10 +51,8 @@ struct Group {
 
 impl Pairing {
     pub(super) fn new(pairs: &plan::Pairs, schema: &SchemaRef) -> Pairing {
-        let side = |side: &plan::PairSide| Taking {
-            filter: side.filter.clone(),
-            project: Some(side.project.clone()),
-        };
+        let side =
+            |side: &plan::PairSide| Taking::new(side.filter.clone(), Some(side.project.clone()));
         Pairing { sides: pairs.sides.each_ref().map(side), schema: schema.clone() }
     }
 

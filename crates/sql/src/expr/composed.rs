@@ -30,7 +30,8 @@ pub(crate) trait Compose: fmt::Debug + Clone + Eq + Hash + Send + Sync + 'static
         write!(f, "{}", parts[0])
     }
 
-    /// The expression over some parts.
+    /// The expression over some parts. DataFusion's CASE numbers the columns of its parts anew, and
+    /// so makes other parts.
     fn over(self, parts: Parts) -> Arc<dyn PhysicalExpr> {
         Arc::new(Composed { how: self, parts })
     }

@@ -5,12 +5,15 @@ use chrono::{DateTime, Utc};
 use datafusion_expr::{
     execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
 };
-use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
-use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, Literal, NegativeExpr,
+};
+use datafusion_physical_expr::utils::collect_columns;
 use datafusion_physical_expr::{ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
 use millstream_contract::calendar::{DAY_NS, tick_ns};
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
+use millstream_contract::reads::Reads;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 use millstream_contract::{compare::CompareColumn, pruning::AnyOf};
 
@@ -21,11 +24,17 @@ use crate::expr::scalars::{
 };
 use crate::expr::widest::{Widest, check_digits};
 use crate::expr::{
-    composed::Composed, lazy::LazyBoolean, located::LocatedExpr, nearest::Nearest, one_form,
+    composed::Composed,
+    decimals::PlainDecimals,
+    lazy::{LazyBoolean, cannot_fail, is_simple, sides},
+    located::LocatedExpr,
+    nearest::Nearest,
+    one_form,
+    reads::{Selecting, reads_of},
     text::sql_text,
 };
 use crate::syntax::prelude::*;
-use crate::syntax::types::with_sql_types;
+use crate::syntax::{subscripts::FIELD, types::with_sql_types};
 
 /// An expression over a batch, with its SQL text for messages.
 #[derive(Debug)]
@@ -133,6 +142,10 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         if let Some(own) = own {
             return Ok(Transformed::yes(own));
         }
+        if e.is::<CaseExpr>() {
+            let selecting = Selecting::of_fields(&e);
+            return Ok(selecting.map_or(Transformed::no(e), Transformed::yes));
+        }
         if e.downcast_ref::<ScalarFunctionExpr>().is_some() {
             let widest = Widest::of(&e, &e.data_type(schema)?);
             return Ok(widest.map_or(Transformed::no(e), Transformed::yes));
@@ -150,7 +163,10 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
                 return Ok(Transformed::yes(Arc::new(minus.with_fail_on_overflow(true))));
             }
         }
-        let Some(binary) = e.downcast_ref::<BinaryExpr>() else { return Ok(Transformed::no(e)) };
+        let Some(binary) = e.downcast_ref::<BinaryExpr>() else {
+            let plain = PlainDecimals::when_possible(&e, schema)?;
+            return Ok(plain.map_or(Transformed::no(e), Transformed::yes));
+        };
         let (left, op, right) = (binary.left(), binary.op(), binary.right());
         match op {
             Operator::Plus | Operator::Minus | Operator::Multiply => {
@@ -163,20 +179,45 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
                 let checked = BinaryExpr::new(left, *op, right);
                 let checked: Arc<dyn PhysicalExpr> = Arc::new(checked.with_fail_on_overflow(true));
                 let widest = Widest::when_needed(&checked, &checked.data_type(schema)?);
-                Ok(Transformed::yes(widest.unwrap_or(checked)))
+                let plain = PlainDecimals::when_possible(&checked, schema)?;
+                Ok(Transformed::yes(widest.or(plain).unwrap_or(checked)))
             }
             Operator::Divide => {
                 let widest = Widest::when_needed(&e, &e.data_type(schema)?);
                 Ok(widest.map_or(Transformed::no(e), Transformed::yes))
             }
             Operator::And | Operator::Or => {
-                let lazy = LazyBoolean::when_needed(left, *op == Operator::And, right);
-                Ok(lazy.map_or(Transformed::no(e), Transformed::yes))
+                let cheap = is_cheap(right, schema);
+                Ok(Transformed::yes(LazyBoolean::of(left, *op == Operator::And, right, cheap)))
             }
             _ => Ok(Transformed::no(e)),
         }
     })?;
     Ok(hardened.data)
+}
+
+/// Whether evaluation takes a few instructions for a row, and hardly ever fails.
+fn is_cheap(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let own = if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        use Operator::{Divide, Minus, Modulo, Multiply, Plus};
+        one_form::compares(binary.op())
+            || matches!(binary.op(), Plus | Minus | Multiply)
+            || matches!(binary.op(), Divide | Modulo) && binary.right().is::<Literal>()
+    } else if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        cast.expr().data_type(schema).is_ok_and(|from| from.is_numeric())
+            && cast.cast_type().is_numeric()
+    } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+        [FIELD, "date_part", "isnan", "octet_length"].contains(&call.name())
+    } else {
+        is_simple(expr)
+            || expr.is::<NegativeExpr>()
+            || expr.is::<Composed<LocatedExpr>>()
+            || expr.is::<Composed<BoundedCall>>()
+            || expr.is::<Composed<PickExpr>>()
+            || expr.is::<Composed<PlainDecimals>>()
+            || expr.is::<Composed<Widest>>()
+    };
+    own && expr.children().into_iter().all(|part| is_cheap(part, schema))
 }
 
 /// A constant interval that is added to times, counted in their ticks: arrow adds intervals through
@@ -244,7 +285,14 @@ impl Evaluate for Compiled {
     }
 
     fn conjuncts(&self) -> Vec<Arc<dyn Evaluate>> {
-        let all = split_conjunction(&self.physical).into_iter();
+        let (mut all, mut rest) = (Vec::new(), vec![&self.physical]);
+        while let Some(next) = rest.pop() {
+            match sides(next, true) {
+                // Alone, a condition meets rows that the conditions before it have decided.
+                Some([left, right]) if cannot_fail(right) => rest.extend([right, left]),
+                _ => all.push(next),
+            }
+        }
         let one = |physical: &Arc<dyn PhysicalExpr>| -> Arc<dyn Evaluate> {
             Arc::new(Compiled {
                 physical: physical.clone(),
@@ -255,7 +303,11 @@ impl Evaluate for Compiled {
                 is_there: false,
             })
         };
-        all.map(one).collect()
+        all.into_iter().map(one).collect()
+    }
+
+    fn reads(&self) -> Option<Reads> {
+        Some(reads_of(&self.physical))
     }
 
     fn columns(&self) -> Option<Vec<usize>> {

@@ -5,7 +5,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, Lite
 use millstream_contract::compare::Comparison;
 use millstream_contract::pruning::{AnyOf, Condition};
 
-use crate::expr::lazy::cannot_fail;
+use crate::expr::lazy::{cannot_fail, sides};
 use crate::syntax::prelude::*;
 
 /// Conditions that a disjunction is written out to, and comparisons of one.
@@ -19,15 +19,11 @@ pub(crate) fn implied(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<AnyO
 }
 
 fn conditions(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Vec<AnyOf> {
-    if let Some(binary) = expr.downcast_ref::<BinaryExpr>()
-        && matches!(binary.op(), Operator::And | Operator::Or)
-    {
-        let mut left = conditions(binary.left(), schema);
-        let right = conditions(binary.right(), schema);
-        if *binary.op() == Operator::And {
-            left.extend(right);
-            return left;
-        }
+    if let Some(both) = sides(expr, true) {
+        return both.into_iter().flat_map(|side| conditions(side, schema)).collect();
+    }
+    if let Some(either) = sides(expr, false) {
+        let [left, right] = either.map(|side| conditions(side, schema));
         // `(a AND b) OR c` implies `a OR c` and `b OR c`.
         let pairs = left.iter().flat_map(|a| right.iter().map(move |b| [&a.0[..], &b.0].concat()));
         return pairs.filter(|any| any.len() <= ANY_MAX).take(CONDITIONS_MAX).map(AnyOf).collect();
@@ -101,6 +97,7 @@ mod tests {
     use datafusion_physical_expr::expressions::{NotExpr, binary, col, in_list, lit};
 
     use super::*;
+    use crate::expr::lazy::LazyBoolean;
 
     #[test]
     fn comparisons_with_constants_are_implied() {
@@ -109,7 +106,12 @@ mod tests {
             Field::new("s", DataType::Utf8, true),
         ]);
         let (n, s) = (col("n", &schema).unwrap(), col("s", &schema).unwrap());
-        let both = |left, op, right| binary(left, op, right, &schema).unwrap();
+        let both = |left, op, right| match op {
+            Operator::And | Operator::Or => {
+                LazyBoolean::of(&left, op == Operator::And, &right, true)
+            }
+            op => binary(left, op, right, &schema).unwrap(),
+        };
         let less = both(lit(7i64), Operator::Lt, n.clone());
         let text = both(s.clone(), Operator::Eq, lit("x"));
         let null = both(n.clone(), Operator::Eq, lit(ScalarValue::Int64(None)));

@@ -44,6 +44,7 @@ mod similar;
 mod stamps;
 mod strict;
 mod strings;
+mod time_format;
 mod time_text;
 mod time_units;
 mod to_timestamp;
@@ -66,7 +67,7 @@ pub(crate) use date_ceil::CEIL_TIME;
 pub(crate) use date_trunc::SUNDAY_WEEK;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, held, released, within_decided, within_held};
-pub(crate) use exact::{digits_of, exact_operation};
+pub(crate) use exact::{Digits, digits_of, exact_operation};
 pub(crate) use far_times::compare_far;
 pub(crate) use interval_order::measured_interval;
 pub(crate) use json::{fits, returned_type};
@@ -120,6 +121,7 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
             "date_trunc" => functions.push(date_trunc::date_trunc(function)),
             "date_bin" => functions.push(date_trunc::date_bin(function)),
             "date_part" => functions.push(extract::extract(function)),
+            "to_char" => functions.push(time_format::time_format(function)),
             "to_timestamp" | "to_timestamp_millis" => {
                 functions.push(to_timestamp::to_timestamp(function))
             }

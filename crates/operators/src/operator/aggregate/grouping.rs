@@ -21,6 +21,7 @@ use crate::operator::counted::{Buffers, assign_rows, take_out, within};
 use crate::operator::record_order::with_order;
 use crate::operator::{Batch, BySlice, Passing};
 use crate::plan::{Aggregate, Key, Window};
+use crate::reads::Reads;
 use crate::texts;
 use crate::windowing::{Bounds, Packing, Windowing};
 
@@ -47,6 +48,8 @@ pub struct Grouping {
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
+    /// Columns and fields that keys and arguments read; `None`: unknown.
+    reads: Option<Reads>,
     /// Of sessions: which values are the times of the first and the last record.
     pub(super) session_times: Option<[usize; 2]>,
 }
@@ -113,6 +116,10 @@ impl Grouping {
         let computes_texts = texts.len() < kept.len();
         // Of a row of arguments, what it is made of.
         texts.extend(aggregates.encoded().filter_map(Expr::columns).flatten());
+        let calls = aggregate.aggregates.iter();
+        let read = calls.flat_map(|call| {
+            call.arguments.iter().map(|argument| &argument.expr).chain(&call.filter)
+        });
         Ok(Grouping {
             is_ordered: aggregates.is_ordered(),
             window_word,
@@ -125,6 +132,7 @@ impl Grouping {
             texts,
             computes_texts,
             computed,
+            reads: Expr::reads(aggregate.keys.iter().map(|key| &key.expr).chain(read)),
             session_times,
         })
     }
@@ -219,7 +227,8 @@ impl Grouping {
         texts::begin();
         let taken;
         let records = if self.computed && counted < records.num_rows() {
-            taken = take_out(records, by_slice, counted)?;
+            let read = self.reads.as_ref().map(|reads| reads.of(records)).transpose()?;
+            taken = take_out(read.as_ref().unwrap_or(records), by_slice, counted)?;
             &taken
         } else {
             records

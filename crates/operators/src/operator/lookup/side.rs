@@ -72,7 +72,7 @@ impl LookupSide {
             table: body.side.table.clone(),
             projection: body.side.projection.clone(),
             preparer: Preparer::new(&body.side, None, Vec::new()),
-            taking: Taking { filter, project },
+            taking: Taking::new(filter, project),
             current: RwLock::new(None),
             look_at_us: AtomicI64::new(i64::MAX),
             watch: Mutex::new(None),

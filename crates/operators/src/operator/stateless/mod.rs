@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::rows_before_failing;
 use crate::plan::Project;
+use crate::reads::Reads;
 use crate::texts;
 
 /// A filter, and a projection of the rows that pass it.
@@ -24,6 +25,8 @@ pub struct Taking {
     pub filter: Option<Expr>,
     /// Computed columns; `None`: the batch's own columns.
     pub project: Option<Project>,
+    /// Columns and fields that computed columns read; `None`: unknown, or none are computed.
+    reads: Option<Reads>,
 }
 
 /// Some of the rows that come out.
@@ -61,6 +64,14 @@ pub fn load(batch: &RecordBatch, texts: &[usize]) -> Load {
 }
 
 impl Taking {
+    /// A filter and a projection.
+    pub fn new(filter: Option<Expr>, project: Option<Project>) -> Taking {
+        let computed = |project: &&Project| !project.columns.iter().all(Expr::is_there);
+        let reads = project.as_ref().filter(computed);
+        let reads = reads.and_then(|project| Expr::reads(&project.columns));
+        Taking { filter, project, reads }
+    }
+
     /// The filter, if rows are seen as they are, so that those left out need not be taken out.
     pub fn plain_filter(&self) -> Option<&Expr> {
         self.filter.as_ref().filter(|_| self.project.is_none())
@@ -90,6 +101,10 @@ impl Taking {
     fn passing(&self, batch: &RecordBatch, mask: BooleanBuffer) -> Result<RecordBatch> {
         let all_there = |project: &Project| project.columns.iter().all(Expr::is_there);
         match &self.project {
+            // Columns and fields that no computed column reads need not be filtered.
+            Some(_) if let Some(reads) = &self.reads => {
+                self.project(&filter_record_batch(&reads.of(batch)?, &mask.into())?)
+            }
             // Columns that are left out, and fields of rows, need not be filtered.
             Some(project) if all_there(project) && !project.columns.is_empty() => {
                 Ok(filter_record_batch(&self.project(batch)?, &mask.into())?)

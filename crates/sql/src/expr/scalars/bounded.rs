@@ -203,7 +203,8 @@ impl ScalarUDFImpl for Bounded {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let rows = rows_of(&args);
         let growth = Growth::new(self.name(), &args.args);
-        let slices = slices(rows, |row| growth.bytes(row))?;
+        let few = growth.bytes_of_all(rows).is_some_and(|bytes| bytes <= TEXT_MAX);
+        let slices = if few { vec![] } else { slices(rows, |row| growth.bytes(row))? };
         if slices.len() < 2 {
             let value = self.0.invoke_with_args(args)?;
             note(&value, rows)?;
@@ -313,6 +314,27 @@ impl Growth<'_> {
             _ => 0,
         };
         all.saturating_add(more)
+    }
+
+    /// Bytes that the call takes and gives for so many rows together, at most; `None`: each row is
+    /// to be looked at.
+    fn bytes_of_all(&self, rows: usize) -> Option<u64> {
+        let sums = self.lengths.iter().map(|lengths| lengths.sum_of_all(rows));
+        let sums = sums.collect::<Option<Vec<u64>>>()?;
+        let all = sums.iter().fold(0, |all: u64, sum| all.saturating_add(*sum));
+        let more = match self.function {
+            "replace" => match (&self.args[..], &self.lengths[..]) {
+                ([_, ColumnarValue::Scalar(what), _], [_, _, by @ Lengths::All(_)]) => {
+                    let what = what.try_as_str()??.len().max(1) as u64;
+                    (sums[0] / what + rows as u64).saturating_mul(by.of(0))
+                }
+                _ => return None,
+            },
+            "to_char" => all.saturating_mul(32),
+            "repeat" | "lpad" | "rpad" | "regexp_replace" | "concat_ws" | "encode" => return None,
+            _ => 0,
+        };
+        Some(all.saturating_add(more))
     }
 
     /// Bytes that REPLACE puts in.

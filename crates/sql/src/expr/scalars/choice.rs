@@ -2,13 +2,17 @@
 //! that need it. DataFusion rewrites them as CASE with the first arguments duplicated, so twenty
 //! nested calls would become a million parts.
 
-use crate::expr::composed::{Compose, Parts};
+use crate::expr::composed::{Compose, Composed, Parts};
+use crate::expr::reads::{read, reads_of};
 use crate::syntax::prelude::*;
 
 use std::hash::DefaultHasher;
 
 use arrow::{array::new_null_array, buffer::BooleanBuffer, compute::kernels::zip::zip};
 use datafusion_physical_expr::ScalarFunctionExpr;
+use millstream_contract::reads::Reads;
+
+use super::picked::is_there;
 
 /// DataFusion's function, evaluated otherwise.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,6 +124,8 @@ impl ScalarUDFImpl for Choice {
 pub(crate) struct ChoiceExpr {
     tests_only: bool,
     field: FieldRef,
+    /// Of each argument.
+    reads: Vec<Reads>,
 }
 
 impl ChoiceExpr {
@@ -131,7 +137,7 @@ impl ChoiceExpr {
         let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
         let choice = call.fun().inner().downcast_ref::<Choice>()?;
         let field = call.return_field(schema).ok()?;
-        let chosen = ChoiceExpr { tests_only: choice.tests_only(), field };
+        let chosen = ChoiceExpr { tests_only: choice.tests_only(), field, reads: vec![] };
         Some(chosen.over(call.args().to_vec()))
     }
 }
@@ -187,6 +193,11 @@ fn nulls(array: &ArrayRef) -> BooleanBuffer {
 }
 
 impl Compose for ChoiceExpr {
+    fn over(self, parts: Parts) -> Arc<dyn PhysicalExpr> {
+        let reads = parts.iter().map(reads_of).collect();
+        Arc::new(Composed { how: ChoiceExpr { reads, ..self }, parts })
+    }
+
     fn data_type(&self, _: &Parts, _: &Schema) -> DfResult<DataType> {
         Ok(self.field.data_type().clone())
     }
@@ -200,8 +211,10 @@ impl Compose for ChoiceExpr {
         let argument = |at: usize, wanted: Option<&BooleanArray>| {
             let arg = &parts[at];
             let value = match wanted {
-                Some(wanted) => arg.evaluate_selection(batch, wanted)?,
-                None => arg.evaluate(batch)?,
+                Some(wanted) if !is_there(arg) => {
+                    arg.evaluate_selection(&read(&self.reads[at], batch)?, wanted)?
+                }
+                _ => arg.evaluate(batch)?,
             };
             value.into_array(rows)
         };

@@ -131,12 +131,40 @@ impl ScalarUDFImpl for Extract {
                     "MILLENNIUM" => of_years(&of_inner(Some("YEAR"))?, |y| counted_from_1(y, 1000)),
                     "CENTURY" => of_years(&of_inner(Some("YEAR"))?, |y| counted_from_1(y, 100)),
                     "DECADE" => of_years(&of_inner(Some("YEAR"))?, |y| y / 10),
-                    _ => of_inner(None)?,
+                    _ => match of_clock(&part, &of) {
+                        Some(parts) => parts,
+                        None => of_inner(None)?,
+                    },
                 }
             }
         };
         result_of(&args, extracted)
     }
+}
+
+/// The hours, minutes or seconds of timestamps; `None` for other parts, and for times near the
+/// ends of the calendar. DataFusion's function takes a date apart for each.
+fn of_clock(part: &str, times: &ColumnarValue) -> Option<ArrayRef> {
+    /// About 250,000 years.
+    const FAR_SECONDS: i64 = 8_000_000_000_000;
+    let (seconds, within) = match part {
+        "HOUR" => (3_600, 24),
+        "MINUTE" => (60, 60),
+        "SECOND" => (1, 60),
+        _ => return None,
+    };
+    let ColumnarValue::Array(times) = times else { return None };
+    let DataType::Timestamp(unit, None) = times.data_type() else { return None };
+    let ticks_per_second = i64::try_from(1_000_000_000 / tick_ns(*unit)).ok()?;
+    let far = FAR_SECONDS.saturating_mul(ticks_per_second);
+    let ticks = cast(times, &DataType::Int64).ok()?;
+    let ticks = ticks.as_primitive::<Int64Type>();
+    if !ticks.values().iter().all(|ticks| (-far..far).contains(ticks)) {
+        return None;
+    }
+    let ticks_per_part = seconds * ticks_per_second;
+    let value = |ticks: i64| ticks.div_euclid(ticks_per_part).rem_euclid(within) as i32;
+    Some(Arc::new(ticks.unary::<_, Int32Type>(value)))
 }
 
 fn of_years(years: &ArrayRef, value: impl Fn(i32) -> i32) -> ArrayRef {
@@ -236,6 +264,25 @@ mod tests {
             }
         }
         assert_eq!((part("YEAR", 27, 0), part("MONTH", 27, 0)), (2, 3));
+    }
+
+    #[test]
+    fn parts_of_the_clock_are_those_of_datafusion() {
+        use arrow::array::TimestampMillisecondArray;
+        use arrow::compute::{DatePart, date_part};
+        let day = 86_400_000;
+        let near = [-day - 1, -1, 0, 999, 1_000, 3_599_999, 3_600_000, day - 1, 1_436_918_400_123];
+        let times = near.into_iter().map(Some).chain([None]).collect::<TimestampMillisecondArray>();
+        let times: ArrayRef = Arc::new(times);
+        for (part, theirs) in
+            [("HOUR", DatePart::Hour), ("MINUTE", DatePart::Minute), ("SECOND", DatePart::Second)]
+        {
+            let own = of_clock(part, &ColumnarValue::Array(times.clone())).unwrap();
+            assert_eq!(&own, &date_part(&times, theirs).unwrap(), "{part}");
+            let far: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![0, i64::MAX]));
+            assert!(of_clock(part, &ColumnarValue::Array(far)).is_none());
+        }
+        assert!(of_clock("DAY", &ColumnarValue::Array(times)).is_none());
     }
 
     /// By `DateTimeUtils.julianExtract` of Flink, whose division drops the fraction.

@@ -108,6 +108,19 @@ impl Lengths<'_> {
         }
     }
 
+    /// Sum of all lengths, of so many rows, if known without a look at each.
+    pub(super) fn sum_of_all(&self, rows: usize) -> Option<u64> {
+        fn ends<O: OffsetSizeTrait>(offsets: &[O]) -> Option<u64> {
+            Some((*offsets.last()? - *offsets.first()?).as_usize() as u64)
+        }
+        match self {
+            Lengths::All(length) => Some(length.saturating_mul(rows as u64)),
+            Lengths::Short(offsets) => ends(offsets),
+            Lengths::Long(offsets) => ends(offsets),
+            Lengths::Views(_) | Lengths::Each(_) => None,
+        }
+    }
+
     fn sum(&self, rows: Range<usize>) -> u64 {
         rows.map(|row| self.of(row)).sum()
     }

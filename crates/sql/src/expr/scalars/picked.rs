@@ -10,6 +10,7 @@ use datafusion_physical_expr::expressions::{
 };
 
 use crate::expr::composed::{Compose, Composed, Parts};
+use crate::expr::lazy::sides;
 use crate::expr::one_form::OneForm;
 use crate::syntax::prelude::*;
 use crate::syntax::subscripts::FIELD;
@@ -61,7 +62,7 @@ pub(crate) fn is_field(expr: &Arc<dyn PhysicalExpr>) -> bool {
 }
 
 /// Whether a value is there for every row: a column, a field of such a value, a constant.
-fn is_there(expr: &Arc<dyn PhysicalExpr>) -> bool {
+pub(super) fn is_there(expr: &Arc<dyn PhysicalExpr>) -> bool {
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
         return call.name() == FIELD && call.args().iter().all(is_there);
     }
@@ -73,15 +74,13 @@ fn is_there(expr: &Arc<dyn PhysicalExpr>) -> bool {
 
 /// Whether a condition compares such values, and so can fail for no row.
 fn is_plain(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    if let Some(both) = sides(expr, true).or_else(|| sides(expr, false)) {
+        return both.into_iter().all(is_plain);
+    }
     if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
-        use Operator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
-        return match binary.op() {
-            And | Or => is_plain(binary.left()) && is_plain(binary.right()),
-            Eq | NotEq | Lt | LtEq | Gt | GtEq => {
-                is_there(binary.left()) && is_there(binary.right())
-            }
-            _ => false,
-        };
+        use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+        let compares = matches!(binary.op(), Eq | NotEq | Lt | LtEq | Gt | GtEq);
+        return compares && is_there(binary.left()) && is_there(binary.right());
     }
     let of_null = expr.downcast_ref::<IsNullExpr>().map(IsNullExpr::arg);
     let of_null = of_null.or_else(|| expr.downcast_ref::<IsNotNullExpr>().map(IsNotNullExpr::arg));

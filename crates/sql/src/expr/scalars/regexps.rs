@@ -2,7 +2,7 @@
 //! `\s` are ASCII's, as in Java.
 
 use arrow::array::Int32Array;
-use regex::{Match, Regex};
+use regex::{CaptureLocations, Match, Regex};
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
 use crate::expr::located::within_mark;
@@ -30,21 +30,29 @@ pub(super) struct Patterns<F> {
     compiled: Vec<(String, Regex)>,
     /// Index of the last requested expression.
     last: usize,
+    /// Number of dropped patterns.
+    before: usize,
     compile: F,
 }
 
 impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
     pub(super) fn new(compile: F) -> Patterns<F> {
-        Patterns { compiled: Vec::new(), last: 0, compile }
+        Patterns { compiled: Vec::new(), last: 0, before: 0, compile }
     }
 
     pub(super) fn get(&mut self, pattern: &str) -> DfResult<&Regex> {
+        Ok(self.numbered(pattern)?.1)
+    }
+
+    /// With the number of patterns compiled before it.
+    fn numbered(&mut self, pattern: &str) -> DfResult<(usize, &Regex)> {
         let is_it = |(text, _): &(String, Regex)| text == pattern;
         if !self.compiled.get(self.last).is_some_and(is_it) {
             self.last = match self.compiled.iter().position(is_it) {
                 Some(known) => known,
                 None => {
                     if self.compiled.len() >= PATTERNS_MAX {
+                        self.before += self.compiled.len();
                         self.compiled.clear();
                     }
                     let regex = (self.compile)(pattern)?;
@@ -53,7 +61,7 @@ impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
                 }
             };
         }
-        Ok(&self.compiled[self.last].1)
+        Ok((self.before + self.last, &self.compiled[self.last].1))
     }
 }
 
@@ -145,12 +153,21 @@ fn like(args: &Arguments) -> DfResult<ArrayRef> {
 /// A group's first match; group 0 is the whole match. NULL if there is no match or no such group.
 fn extract(args: &Arguments) -> DfResult<ArrayRef> {
     let mut patterns = Patterns::new(compile);
+    let mut places: Option<(usize, CaptureLocations)> = None;
     args.parts(|row| {
         let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
         let group = if args.count() == 3 { args.number(2, row)? } else { 0 };
-        let found = patterns.get(pattern)?.captures(text);
+        let (number, regex) = patterns.numbered(pattern)?;
         let Ok(group) = usize::try_from(group) else { return Ok(None) };
-        Ok(found.and_then(|found| found.get(group)).map(|found| found.as_str()))
+        if group == 0 {
+            return Ok(regex.find(text).map(|found| found.as_str()));
+        }
+        let places = match &mut places {
+            Some((of, places)) if *of == number => places,
+            other => &mut other.insert((number, regex.capture_locations())).1,
+        };
+        let found = regex.captures_read(places, text);
+        Ok(found.and_then(|_| places.get(group)).map(|(start, end)| &text[start..end]))
     })
 }
 

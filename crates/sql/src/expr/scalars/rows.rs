@@ -6,6 +6,7 @@ use crate::syntax::prelude::*;
 use std::fmt::Write;
 
 use arrow::array::StringBuilder;
+use arrow::buffer::NullBuffer;
 
 /// A text.
 pub(super) const TEXT: DataType = DataType::Utf8;
@@ -97,6 +98,8 @@ impl ScalarUDFImpl for RowFunction {
 pub(super) struct Arguments {
     columns: Vec<ArgumentColumn>,
     rows: usize,
+    /// Rows with a NULL argument; `None`: no row has one.
+    nulls: Option<NullBuffer>,
 }
 
 struct ArgumentColumn {
@@ -107,6 +110,20 @@ struct ArgumentColumn {
 enum ArgumentValues {
     Texts(StringArray),
     Numbers(Int64Array),
+}
+
+impl ArgumentColumn {
+    /// Rows that are NULL, of so many; `None`: none.
+    fn nulls(&self, rows: usize) -> Option<NullBuffer> {
+        let nulls = match &self.values {
+            ArgumentValues::Texts(texts) => texts.nulls(),
+            ArgumentValues::Numbers(numbers) => numbers.nulls(),
+        };
+        match (nulls?, self.constant) {
+            (nulls, true) => nulls.is_null(0).then(|| NullBuffer::new_null(rows)),
+            (nulls, false) => Some(nulls.clone()),
+        }
+    }
 }
 
 impl Arguments {
@@ -124,7 +141,12 @@ impl Arguments {
         };
         let columns = args.args.iter().map(column).collect::<DfResult<Vec<_>>>()?;
         let constant = columns.iter().all(|column| column.constant);
-        Ok(Arguments { columns, rows: if constant { 1 } else { args.number_rows } })
+        let rows = if constant { 1 } else { args.number_rows };
+        let nulls = columns.iter().fold(None, |all: Option<NullBuffer>, column| {
+            NullBuffer::union(all.as_ref(), column.nulls(rows).as_ref())
+        });
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        Ok(Arguments { columns, rows, nulls })
     }
 
     fn constant(&self) -> bool {
@@ -136,19 +158,19 @@ impl Arguments {
         self.columns.len()
     }
 
+    #[inline]
     fn column(&self, i: usize, row: usize) -> (&ArgumentValues, usize) {
         let column = &self.columns[i];
         (&column.values, if column.constant { 0 } else { row })
     }
 
+    #[inline]
     fn any_null(&self, row: usize) -> bool {
-        (0..self.columns.len()).any(|i| match self.column(i, row) {
-            (ArgumentValues::Texts(texts), row) => texts.is_null(row),
-            (ArgumentValues::Numbers(numbers), row) => numbers.is_null(row),
-        })
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
     /// An argument that is a text.
+    #[inline]
     pub(super) fn text(&self, i: usize, row: usize) -> DfResult<&str> {
         match self.column(i, row) {
             (ArgumentValues::Texts(texts), row) => Ok(texts.value(row)),
@@ -157,6 +179,7 @@ impl Arguments {
     }
 
     /// An argument that is a number.
+    #[inline]
     pub(super) fn number(&self, i: usize, row: usize) -> DfResult<i64> {
         match self.column(i, row) {
             (ArgumentValues::Numbers(numbers), row) => Ok(numbers.value(row)),
@@ -198,7 +221,11 @@ impl Arguments {
         &'a self,
         mut part: impl FnMut(usize) -> DfResult<Option<&'a str>>,
     ) -> DfResult<ArrayRef> {
-        self.texts(|row, texts| Ok(part(row)?.map(|part| push(texts, part))))
+        let mut texts = StringBuilder::with_capacity(self.rows, 0);
+        for row in 0..self.rows {
+            texts.append_option(if self.any_null(row) { None } else { part(row)? });
+        }
+        Ok(Arc::new(texts.finish()))
     }
 }
 
