@@ -225,7 +225,7 @@ impl Routed {
         let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
         let to_hashes = self.hashes.as_mut_ptr();
         // The lanes of a mask to the front, four at a time: `SLACK` places follow the last row.
-        let four = |to: *mut u64, mask: u8, lanes: __m256i| {
+        let pick = |to: *mut u64, mask: u8, lanes: __m256i| {
             // SAFETY: the caller of the closure names places for four.
             unsafe {
                 _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(lanes, front4(mask)))
@@ -241,8 +241,9 @@ impl Routed {
                 let words = [_mm256_loadu_si256(words), _mm256_loadu_si256(words.add(1))];
                 let hashes = hashes.as_ptr().cast::<__m256i>();
                 let hashes = [_mm256_loadu_si256(hashes), _mm256_loadu_si256(hashes.add(1))];
-                let halves = hashes.map(|four| _mm256_castsi256_ps(four));
-                let halves = _mm256_shuffle_ps::<0b10_00_10_00>(halves[0], halves[1]);
+                let four = _mm256_castsi256_ps(hashes[0]);
+                let more = _mm256_castsi256_ps(hashes[1]);
+                let halves = _mm256_shuffle_ps::<0b10_00_10_00>(four, more);
                 let halves = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(halves));
                 let partitions = _mm256_and_si256(halves, low);
                 let mut before = 0;
@@ -253,14 +254,14 @@ impl Routed {
                     before = below;
                     let end = ends[leader];
                     let middle = end + (own & 15).count_ones() as usize;
-                    four(to_words.add(end), own, words[0]);
-                    four(to_words.add(middle), own >> 4, words[1]);
+                    pick(to_words.add(end), own, words[0]);
+                    pick(to_words.add(middle), own >> 4, words[1]);
                     let order = front8(own);
                     let rows = _mm256_permutevar8x32_epi32(rows, order);
                     _mm256_storeu_si256(to_rows.add(end).cast(), rows);
                     if HASHED {
-                        four(to_hashes.add(end), own, hashes[0]);
-                        four(to_hashes.add(middle), own >> 4, hashes[1]);
+                        pick(to_hashes.add(end), own, hashes[0]);
+                        pick(to_hashes.add(middle), own >> 4, hashes[1]);
                     }
                     ends[leader] = end + own.count_ones() as usize;
                 }

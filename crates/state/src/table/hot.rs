@@ -129,9 +129,11 @@ mod others {
             self.hashes[0].write(hashes[often]);
             (self.count, self.rows) = (1, words.len());
             // SAFETY: as the caller promises.
-            match level {
-                Level::Avx512 => unsafe { self.take_avx512(words[often], words, hashes) },
-                _ => unsafe { self.take_avx2(words[often], words, hashes) },
+            unsafe {
+                match level {
+                    Level::Avx512 => self.take_avx512(words[often], words, hashes),
+                    _ => self.take_avx2(words[often], words, hashes),
+                }
             }
         }
 
@@ -219,9 +221,11 @@ mod others {
             places: &mut [MaybeUninit<*mut u64>],
         ) {
             // SAFETY: as the caller promises.
-            match level {
-                Level::Avx512 => unsafe { self.spread_avx512(found, places) },
-                _ => unsafe { self.spread_avx2(found, places) },
+            unsafe {
+                match level {
+                    Level::Avx512 => self.spread_avx512(found, places),
+                    _ => self.spread_avx2(found, places),
+                }
             }
         }
 
