@@ -43,7 +43,7 @@ pub(crate) struct Stage {
     firing: AtomicUsize,
     /// Whether a record has come late here.
     late: AtomicBool,
-    /// Merging by leaders, as they have reported it.
+    /// Merging by leaders, as reported.
     pub(crate) merging: Merging,
 }
 

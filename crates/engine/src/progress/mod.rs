@@ -64,7 +64,7 @@ pub(crate) struct Owed {
     /// The helper, in another process, has been told that the delta is merged; the permission to
     /// go on is still owed.
     pub(crate) told: bool,
-    /// What merging the delta took, as the helper, in another process, has yet to be told.
+    /// Times of merging the delta, for a helper in another process.
     pub(crate) times: MergeTimes,
 }
 

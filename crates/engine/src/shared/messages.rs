@@ -28,9 +28,8 @@ impl Shared {
         match head.kind {
             Kind::Credit => {
                 leader()?;
-                if let Some(stage) = self.stages.get(usize::from(head.stage)) {
-                    stage.merging.add(&merge_times(&head));
-                }
+                let stage = self.stages.get(usize::from(head.stage));
+                stage.inspect(|stage| stage.merging.add(&merge_times(&head)));
                 return net.credit(&head).map(Some);
             }
             Kind::Stamp => self.intake.stamp_other(&head)?,

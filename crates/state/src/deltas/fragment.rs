@@ -19,7 +19,7 @@ use crate::table::value::Block;
 /// Rows that are passed through are sent by themselves when there are so many at least.
 const PASSED_ROWS_MIN: usize = 4 * CHUNK_ROWS;
 
-/// Treatment of rows whose keys other workers lead.
+/// Treatment of rows of other leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Keys are looked up in a joint table, beside the worker's own keys

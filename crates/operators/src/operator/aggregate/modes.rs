@@ -42,8 +42,8 @@ const CLEARLY: f64 = 2.0;
 const JOINT_KEYS_MAX: usize = 1 << 16;
 const JOINT_QUARTERS: usize = 5;
 const ENTRY_BYTES: usize = 12;
-/// Texts and the like of a joint table take at most so many times the near cache: sealing other
-/// leaders' rows copies them.
+/// Texts and the like of a joint table take at most so many times the near cache, since sealing
+/// copies texts.
 const JOINT_ARENA: usize = 2;
 
 /// A worker's mode for a stage.

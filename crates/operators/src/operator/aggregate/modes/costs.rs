@@ -94,7 +94,7 @@ struct Assumed {
 #[derive(Debug)]
 pub(super) struct Costs {
     assumed: Assumed,
-    /// Share of records whose keys other workers lead.
+    /// Share of records of other leaders.
     others: f64,
     /// A worker's own time for a record, by mode.
     worker: [Rate; 3],
@@ -103,7 +103,7 @@ pub(super) struct Costs {
     /// Leaders' time for merging a row of state, and for taking in a passed row.
     merge: Rate,
     take: Rate,
-    /// What leaders had reported before.
+    /// The last report of leaders.
     reported: MergeTimes,
 }
 
