@@ -28,7 +28,7 @@ impl ScalarUDFImpl for TimeFormat {
         self.inner.name()
     }
 
-    // Not its alias `date_format`, which means another function in Flink.
+    // Flink gives the alias `date_format` another meaning.
 
     fn signature(&self) -> &Signature {
         self.inner.signature()
