@@ -21,7 +21,7 @@ impl PlainDecimals {
         expr: &Arc<dyn PhysicalExpr>,
         schema: &Schema,
     ) -> DfResult<Option<Arc<dyn PhysicalExpr>>> {
-        let digits = |of: &Arc<dyn PhysicalExpr>| Ok::<_, DataFusionError>(of.data_type(schema)?);
+        let digits = |of: &Arc<dyn PhysicalExpr>| of.data_type(schema);
         let own = if let Some(cast) = expr.downcast_ref::<CastExpr>() {
             match (digits(cast.expr())?, cast.cast_type()) {
                 (from, DataType::Decimal128(precision, scale)) => {

@@ -323,7 +323,7 @@ impl Growth<'_> {
         let sums = sums.collect::<Option<Vec<u64>>>()?;
         let all = sums.iter().fold(0, |all: u64, sum| all.saturating_add(*sum));
         let more = match self.function {
-            "replace" => match (&self.args[..], &self.lengths[..]) {
+            "replace" => match (self.args, &self.lengths[..]) {
                 ([_, ColumnarValue::Scalar(what), _], [_, _, by @ Lengths::All(_)]) => {
                     let what = what.try_as_str()??.len().max(1) as u64;
                     (sums[0] / what + rows as u64).saturating_mul(by.of(0))

@@ -10,7 +10,6 @@ use chrono::format::{Fixed, Item, Numeric, StrftimeItems};
 use chrono::{DateTime, NaiveDateTime};
 
 use super::calendar::{DAY_NS, tick_ns};
-use crate::expr::udf::called;
 use crate::syntax::prelude::*;
 
 /// DataFusion's function, evaluated otherwise.
@@ -25,7 +24,19 @@ pub(super) fn time_format(inner: Arc<ScalarUDF>) -> ScalarUDF {
 }
 
 impl ScalarUDFImpl for TimeFormat {
-    called!(like inner);
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    // Flink gives the alias `date_format` another meaning.
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.inner.return_type(types)
+    }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         if let [ColumnarValue::Array(times), ColumnarValue::Scalar(pattern)] = &args.args[..]
