@@ -103,7 +103,7 @@ impl Update<'_> {
     /// Whether all tables of the slice find keys without their hashes.
     pub(super) fn is_direct(&self) -> bool {
         let Slice { primary, fragments, .. } = &*self.slice;
-        primary.is_direct() && fragments.iter().flatten().all(Fragment::is_direct)
+        primary.is_direct() && fragments.iter().flatten().all(|f| f.is_direct())
     }
 
     /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
@@ -154,8 +154,8 @@ fn open_fragment(
     costs: Costs,
     mode: Option<Mode>,
     known: &[Known],
-) -> Fragment {
-    let new = || Fragment::with_costs(layout.clone(), costs, mode);
+) -> Box<Fragment> {
+    let new = || Box::new(Fragment::with_costs(layout.clone(), costs, mode));
     let mut fragment = spare.take_fragment(leader).unwrap_or_else(new);
     if let Some(mode) = known[leader].mode {
         fragment.begin_in(mode);
