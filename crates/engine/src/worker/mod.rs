@@ -144,6 +144,7 @@ impl Worker {
             stages.iter_mut().for_each(|state| self.context.stats.left.add(&state.leftover()));
         }
         self.stages = stages;
+        self.context.has_waited |= matches!(step, Ok(Step::Wait { .. }));
         step
     }
 
