@@ -17,6 +17,7 @@
 
 mod combine;
 mod lanes;
+mod marks;
 mod mesh;
 mod messages;
 mod net;
