@@ -293,8 +293,9 @@ impl Job {
             return Ok(true);
         }
         let mut some = net.pump()?;
-        some |= net
-            .receive(|process, head, body| shared.take_message(process, head, &body).map(|_| ()))?;
+        some |= net.receive(true, |process, head, body| {
+            shared.take_message(process, head, &body).map(|_| ())
+        })?;
         // Frees room; other processes hear of the room.
         while shared.write_shares(0)?.is_some() {
             some = true;

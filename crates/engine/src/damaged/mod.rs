@@ -18,16 +18,19 @@ use relay::{Came, RelayChannel, run};
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     Eager,
+    /// Few keys: segments are small.
+    Packed,
     Passed,
     Exchanged,
 }
 
-const FORMS: [Form; 3] = [Form::Eager, Form::Passed, Form::Exchanged];
+const FORMS: [Form; 4] = [Form::Eager, Form::Packed, Form::Passed, Form::Exchanged];
 
 /// A job of windows over keys with texts, and its right rows.
 fn job(form: Form, workers: usize) -> (Plan, Settings, Vec<String>) {
     let mut random = Random::new(5);
-    let data = records(&mut random, 4, 300, 40);
+    let keys = if form == Form::Packed { 2 } else { 40 };
+    let data = records(&mut random, 4, 300, keys);
     let query = query(table(&data, &mut random, 40), Some(500), 100_000);
     let fragment_mode = match form {
         Form::Passed => FragmentMode::PassThrough,
@@ -50,10 +53,13 @@ fn job(form: Form, workers: usize) -> (Plan, Settings, Vec<String>) {
 fn what_is_only_handed_on_is_merged() {
     for (form, workers) in FORMS.into_iter().flat_map(|form| [(form, 1), (form, 2)]) {
         let (query, settings, expected) = job(form, workers);
-        let (mut kinds, mut lanes) = (Vec::new(), 0);
+        let (mut kinds, mut lanes, mut packed) = (Vec::new(), 0, 0);
         let Came { ends, rows } = run(&query, &settings, 3, &mut |way, message| {
             match way.channel.cmp(&workers) {
-                Ordering::Less => kinds.push(Head::decode(&message).unwrap().0.kind),
+                Ordering::Less => {
+                    packed += usize::from(is_packed(&message));
+                    kinds.push(Head::decode(&message).unwrap().0.kind);
+                }
                 Ordering::Equal => {}
                 Ordering::Greater => lanes += 1,
             }
@@ -64,6 +70,7 @@ fn what_is_only_handed_on_is_merged() {
         let has = |kind| kinds.contains(&kind);
         let found = match form {
             Form::Eager => has(Kind::Rows) && has(Kind::Arena) && !has(Kind::Passed),
+            Form::Packed => packed > 5 && !has(Kind::Passed),
             Form::Passed => has(Kind::Passed),
             Form::Exchanged => lanes > 10 && kinds.is_empty(),
         };
@@ -113,6 +120,11 @@ fn nth(
 
 fn is(kind: Kind) -> impl Fn(&[u8]) -> bool {
     move |message| message[0] == kind as u8
+}
+
+/// Whether small segments stand behind the head.
+fn is_packed(message: &[u8]) -> bool {
+    is(Kind::Packed)(message) || is(Kind::Delta)(message) && message.len() > HEAD_BYTES
 }
 
 fn with_head(message: &mut [u8], change: impl Fn(&mut Head)) {
@@ -243,6 +255,19 @@ const END: &[Damage] = &[
     (" without credit", |m| with_head(m, |head| head.flags &= !CREDITED)),
 ];
 
+/// Damages to the end of a delta, behind whose head small segments stand.
+const PACKED: &[Damage] = &[
+    ("a message that is not made of whole words", |m| m.truncate(m.len() - 3)),
+    ("no packed segment in ", |m| m.truncate(m.len() - 8)),
+    ("no packed segment in ", |m| m.extend([0; 8])),
+    ("no packed segment in ", |m| set_word(m, 1, |_| u64::MAX)),
+    ("no packed segment in ", |m| set_word(m, 1, |_| u64::from(u32::MAX))),
+    (" that is not there", |m| m[HEAD_BYTES + 16..].fill(0xff)),
+    ("where no window begins", |m| set_word(m, 0, |slice| slice + 1)),
+    ("where no window begins", |m| set_word(m, 0, |_| i64::MIN as u64)),
+    ("rows without credit", |m| with_head(m, |head| head.flags &= !CREDITED)),
+];
+
 const PASSED: &[Damage] = &[
     ("a message that is not made of whole words", |m| m.truncate(m.len() - 3)),
     (" words of rows, not ", |m| m.truncate(m.len() - 8)),
@@ -281,6 +306,14 @@ fn damaged_messages_are_refused() {
         for (says, damage) in damages.iter().chain(ANY) {
             refused(form, 1, says, change(kind, 3, *damage));
         }
+    }
+    for (says, damage) in PACKED {
+        let damaged = |mut message: Vec<u8>| {
+            damage(&mut message);
+            vec![message]
+        };
+        let picked = |m: &[u8]| m[0] == Kind::Delta as u8 && is_packed(m);
+        refused(Form::Packed, 1, says, nth(1, LEADER, picked, damaged));
     }
 }
 
@@ -384,7 +417,7 @@ fn changed_bits_do_no_harm() {
     let (mut refused, mut taken) = (0, 0);
     for seed in 0..100 {
         let mut random = Random::new(seed);
-        let form = FORMS[random.below(3) as usize];
+        let form = FORMS[random.below(4) as usize];
         let (query, settings, _) = job(form, 1);
         let mut left = random.below(40);
         let Came { ends, .. } = run(&query, &settings, seed, &mut |way, mut message| {

@@ -134,7 +134,22 @@ impl Incoming {
                 let row_bytes = state.stage.program.layout().row_bytes();
                 context.note_merge(body.len().max(rows * row_bytes), state)?;
             }
-            network::Kind::Delta => self.end(context, process, &head, state)?,
+            network::Kind::Packed => {
+                let words = network::words(body)?;
+                if words.len() as u64 != head.count {
+                    let (words, count) = (words.len(), head.count);
+                    return Err(Error::Internal(format!("{words} words packed, not {count}")));
+                }
+                merge_packed(context, words, announced, state)?;
+            }
+            network::Kind::Delta => {
+                self.check_end(context, process, &head, state)?;
+                if !body.is_empty() && !head.has(CREDITED) {
+                    return Err(Error::Internal("rows without credit".into()));
+                }
+                merge_packed(context, network::words(body)?, announced, state)?;
+                self.end(context, process, &head, state)?;
+            }
             kind => return Err(Error::Internal(format!("a message of kind {kind:?} to a leader"))),
         }
         Ok(())
@@ -154,13 +169,13 @@ impl Incoming {
         Ok((reader.rows() - before) as usize)
     }
 
-    /// Takes in the end of a delta: nothing of it has come twice, is missing, or out of turn.
-    fn end(
+    /// Checks the end of a delta: nothing of it has come twice, is missing, or out of turn.
+    fn check_end(
         &mut self,
         context: &Context,
         process: usize,
         head: &network::Head,
-        state: &mut StageState,
+        state: &StageState,
     ) -> Result<()> {
         let helper = context.shared.settings.workers + process;
         let expected = state.expected[helper];
@@ -181,6 +196,19 @@ impl Incoming {
             let what = format!("{messages} messages of epoch {expected}, not {count}{credit}");
             return Err(Error::Internal(what));
         }
+        Ok(())
+    }
+
+    /// Takes in the end of a delta.
+    fn end(
+        &mut self,
+        context: &Context,
+        process: usize,
+        head: &network::Head,
+        state: &mut StageState,
+    ) -> Result<()> {
+        let helper = context.shared.settings.workers + process;
+        let credited = head.has(CREDITED);
         state.expected[helper] += 1;
         state.clock.advance(helper, head.watermark);
         (self.arena, self.held) = (Arena::default(), None);
@@ -194,6 +222,25 @@ impl Incoming {
         }
         Ok(())
     }
+}
+
+/// Merges small segments that share a message.
+fn merge_packed(
+    context: &mut Context,
+    mut words: &[u64],
+    announced: i64,
+    state: &mut StageState,
+) -> Result<()> {
+    let row_words = state.stage.program.layout().row_words();
+    while let Some([slice, arena, rows, rest]) = network::packed(words, row_words)? {
+        let slice = SliceId::from_word(slice[0]);
+        state.stage.check_slice(slice, announced)?;
+        let arena = Arena::from_words(arena.to_vec());
+        state.operator.merge(slice, Delta::Words { words: rows, arena: &arena })?;
+        context.note_merge(size_of_val(rows), state)?;
+        words = rest;
+    }
+    Ok(())
 }
 
 impl DeltaInlet {

@@ -34,8 +34,10 @@ pub(super) fn lets_fire(state: &StageState) -> bool {
     state.passed(state.low) > state.passed(state.announced)
 }
 
-/// Whether there are changes, and the last of them came so long ago that they are sent.
+/// Whether there are changes, and the last of them came so long ago that they are sent: without
+/// input, not for want of time to take some.
 pub(super) fn is_idle(context: &Context, state: &StageState) -> bool {
     let idle_us = context.shared.settings.epoch_max_idle_us();
-    state.changed_at_us.is_some_and(|at| context.shared.env.now_us() >= at + idle_us)
+    context.has_waited
+        && state.changed_at_us.is_some_and(|at| context.shared.env.now_us() >= at + idle_us)
 }

@@ -68,8 +68,8 @@ impl LateMerge {
         let (shared, watermark) = (context.shared.clone(), state.low);
         let windowing = *state.stage.windowing();
         let how = |slice| match seal {
+            _ if windowing.closes_at(slice) <= watermark => SealSlice::Close,
             Seal::Everything => SealSlice::EndEpoch,
-            _ if windowing.closes_at(slice) <= watermark => SealSlice::EndEpoch,
             Seal::PassedThrough => SealSlice::PassedThrough,
             Seal::Complete => SealSlice::Nothing,
         };

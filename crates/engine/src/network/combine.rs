@@ -52,12 +52,12 @@ impl Combiner {
         mut segments: Vec<(SliceId, Segment)>,
     ) -> Vec<(SliceId, Segment)> {
         segments.sort_by_key(|(slice, _)| *slice);
-        let several = segments.windows(2).any(|pair| pair[0].0 == pair[1].0);
-        if !several {
-            return segments;
-        }
         if self.untried > 0 {
             self.untried -= 1;
+            return segments;
+        }
+        let several = segments.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        if !several {
             return segments;
         }
         let (mut before, mut after) = (0, 0);
@@ -157,9 +157,13 @@ pub(super) mod tests {
         // Keys of a single worker.
         assert_eq!(rows(&combiner.combine(all(1000..2000))), [(10, 2000), (20, 10)]);
         assert!(!combiner.pays());
-        for _ in 0..UNTRIED {
-            let left = rows(&combiner.combine(all(0..1000)));
-            assert_eq!(left, [(10, 1000), (10, 1000), (20, 10)]);
+        // Deltas are counted, whether or not several workers have rows of a slice.
+        for number in 0..UNTRIED {
+            let of_one = vec![(SliceId::from_word(10), segment(&layout, 0..10))];
+            let several = number % 2 == 0;
+            let left = rows(&combiner.combine(if several { all(0..1000) } else { of_one }));
+            let right = [(10, 1000), (10, 1000), (20, 10)];
+            assert_eq!(left, if several { right.to_vec() } else { vec![(10, 10)] });
         }
         assert_eq!(rows(&combiner.combine(all(0..1000))), [(10, 1000), (20, 10)]);
     }

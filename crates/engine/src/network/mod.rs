@@ -17,6 +17,7 @@
 
 mod combine;
 mod lanes;
+mod marks;
 mod mesh;
 mod messages;
 mod net;
@@ -39,6 +40,6 @@ pub(crate) use outboxes::Outboxes;
 pub use outboxes::check_rows;
 pub(crate) use port::{Inlet, Polled, Sleeper, peer_error, sent_by};
 pub(crate) use rows::{decode_rows, encode_rows};
-pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, words, words_mut};
+pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, packed, words, words_mut};
 #[cfg(test)]
 pub(crate) use wire::{HEAD_BYTES, MORE};

@@ -3,7 +3,7 @@
 //! Any worker with time serves the network: whenever a worker resumes a coroutine, it sends waiting
 //! messages and takes in arrived messages, unless another worker is doing so. No call blocks.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
@@ -23,6 +23,8 @@ use millstream_operators::windowing::SliceId;
 
 /// Messages taken from a peer before the next peer's turn.
 const MESSAGES_AT_ONCE: usize = 8;
+/// Peers looked at in a step of a busy worker.
+const PEERS_AT_ONCE: usize = 16;
 
 /// A process's part of the job's network.
 pub(crate) struct Net {
@@ -35,6 +37,8 @@ pub(crate) struct Net {
     /// By process; `None` for this one.
     postboxes: Vec<Option<Mutex<Postbox>>>,
     inlets: Vec<Option<Mutex<PostInlet>>>,
+    /// Number of the next inlet in turn.
+    turn: AtomicUsize,
     /// How many postboxes have something to send.
     messages: AtomicUsize,
     /// Result rows that have been sent ahead of their turn.
@@ -87,6 +91,7 @@ impl Net {
                 .map(|outlet| outlet.map(|outlet| Mutex::new(Postbox::new(outlet))))
                 .collect(),
             inlets: posts_in.into_iter().map(|i| i.map(inlet)).collect(),
+            turn: AtomicUsize::new(0),
             messages: AtomicUsize::new(0),
             ahead_bytes: AtomicU64::new(0),
             sleepers,
@@ -178,14 +183,26 @@ impl Net {
         Ok(some)
     }
 
-    /// Takes messages in; whatever worker has time. Returns whether there were any.
+    /// Whether [`Net::receive`] looks at some peers only, unless it is to look at all.
+    pub(crate) fn has_many_peers(&self) -> bool {
+        self.inlets.len() > PEERS_AT_ONCE
+    }
+
+    /// Takes messages in; whatever worker has time: from `all` peers, or from some in turn. Returns
+    /// whether there were any.
     pub(crate) fn receive(
         &self,
+        all: bool,
         mut take: impl FnMut(usize, Head, Vec<u8>) -> Result<()>,
     ) -> Result<bool> {
         let mut some = false;
-        for (process, inlet) in self.inlets.iter().enumerate() {
-            let Some(mut inlet) = inlet.as_ref().and_then(try_lock) else { continue };
+        let peers = self.inlets.len();
+        let looks = if all { peers } else { peers.min(PEERS_AT_ONCE) };
+        let first = self.turn.fetch_add(looks, Relaxed);
+        for process in (0..looks).map(|look| first.wrapping_add(look) % peers) {
+            let Some(mut inlet) = self.inlets[process].as_ref().and_then(try_lock) else {
+                continue;
+            };
             for _ in 0..MESSAGES_AT_ONCE {
                 let Some(message) = inlet.next().map_err(|e| match e {
                     Failed::Channel(error) => peer_error(process, error),

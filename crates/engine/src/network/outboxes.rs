@@ -3,13 +3,12 @@
 //!
 //! Each stage has its own channels and its own credit, so no stage waits because of another.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use millstream_flow::channel::Settings as Channels;
 use millstream_state::{Heap, Segment};
 
+use super::marks::Marks;
 use super::outbox::{Outbox, Sealed, Shipped, Shipping};
 use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
@@ -30,9 +29,10 @@ pub(crate) struct Outboxes {
     workers: usize,
     /// By leader, of all processes; `None` for leaders of this process.
     outboxes: Vec<Option<Mutex<Outbox>>>,
-    /// Whether some outbox has something to send.
-    waits: AtomicBool,
-    stalled: AtomicBool,
+    /// Marks of the leaders whose outboxes have something to send.
+    waiting: Marks,
+    /// Marks of the leaders whose outboxes stall, or did.
+    stalled: Marks,
     sleepers: Arc<Sleepers>,
 }
 
@@ -100,9 +100,9 @@ impl Outboxes {
             format: shipping.format.clone(),
             message_bytes: bodies().max().unwrap_or(0),
             workers,
+            waiting: Marks::new(outboxes.len()),
+            stalled: Marks::new(outboxes.len()),
             outboxes,
-            waits: AtomicBool::new(false),
-            stalled: AtomicBool::new(false),
             sleepers: sleepers.clone(),
         })
     }
@@ -141,10 +141,10 @@ impl Outboxes {
             self.sleepers.wake_parked();
         }
         if outbox.has_more() {
-            self.waits.store(true, Release);
+            self.waiting.mark(leader);
         }
         if outbox.stall().is_some() {
-            self.stalled.store(true, Release);
+            self.stalled.mark(leader);
         } else if was_stalled {
             self.sleepers.wake_all();
         }
@@ -153,27 +153,23 @@ impl Outboxes {
 
     /// Why workers give this stage no more rows, if they do not.
     pub(crate) fn stall(&self) -> Option<Obstacle> {
-        if !self.stalled.load(Acquire) {
-            return None;
-        }
-        self.stalled.store(false, Release);
-        let stall = self.outboxes.iter().flatten().filter_map(|outbox| lock(outbox).stall()).max();
-        if stall.is_some() {
-            self.stalled.store(true, Release);
-        }
-        stall
+        let stall = |leader: usize| {
+            let outbox = lock(self.outboxes[leader].as_ref()?);
+            let stall = outbox.stall()?;
+            self.stalled.mark(leader);
+            Some(stall)
+        };
+        self.stalled.take().filter_map(stall).max()
     }
 
     /// Sends what waits, as far as there is credit. Returns whether anything was sent.
     pub(super) fn pump(&self) -> Result<bool> {
         let mut some = false;
-        if self.waits.swap(false, Acquire) {
-            for (leader, outbox) in self.outboxes.iter().enumerate() {
-                let Some(outbox) = outbox else { continue };
-                match try_lock(outbox) {
-                    Some(mut outbox) => some |= self.pump_outbox(leader, &mut outbox)?,
-                    None => self.waits.store(true, Release),
-                }
+        for leader in self.waiting.take() {
+            let Some(outbox) = &self.outboxes[leader] else { continue };
+            match try_lock(outbox) {
+                Some(mut outbox) => some |= self.pump_outbox(leader, &mut outbox)?,
+                None => self.waiting.mark(leader),
             }
         }
         Ok(some)

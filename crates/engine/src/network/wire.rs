@@ -2,7 +2,8 @@
 //!
 //! The deltas of a stage go from a process to a leader, over channels of the stage. A delta
 //! consists of passed rows, as they come; then, for every segment, its arena, if any, and its rows,
-//! in pieces of a slot; then a [`Kind::Delta`]. All other messages go from process to process.
+//! in pieces of a slot; then a [`Kind::Delta`]. Small segments are packed: several share a message.
+//! All other messages go from process to process.
 //! Peers hold the job's token and keep the channel's protocol. Nevertheless, their messages are
 //! checked before use.
 
@@ -24,8 +25,10 @@ pub(crate) enum Kind {
     /// ([`crate::exchange`]), section after section, `count` words. They are part of the next
     /// delta.
     Passed,
+    /// Small segments as a whole, section after section ([`packed_head`]), `count` words.
+    Packed,
     /// The end of epoch `number` of process `id`, whose rows came before in `count` messages, and
-    /// the watermark that the process has reached.
+    /// the watermark that the process has reached. The body holds the last packed segments.
     Delta,
     /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps
     /// later, a further delta may come ([`GO_ON`]): the leader is not behind with firing. Merging
@@ -68,8 +71,8 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let all = [
-            Arena, Rows, Passed, Delta, Credit, Stamp, Ended, Progress, WindowRows, BatchRows,
-            BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo,
+            Arena, Rows, Passed, Packed, Delta, Credit, Stamp, Ended, Progress, WindowRows,
+            BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -156,6 +159,25 @@ impl Head {
     }
 }
 
+/// Words before a packed segment: its slice; in the lower half of the second word its number of
+/// rows, and in the upper half the words of the arena, which come first.
+pub(crate) fn packed_head(slice: u64, rows: usize, arena_words: usize) -> [u64; 2] {
+    [slice, (arena_words as u64) << 32 | rows as u64]
+}
+
+/// The next packed segment of rows of so many words: its slice, arena and rows, and the words
+/// behind the segment. `None` at the end.
+pub(crate) fn packed(words: &[u64], row_words: usize) -> Result<Option<[&[u64]; 4]>> {
+    let Some((slice, rest)) = words.split_at_checked(1) else { return Ok(None) };
+    let malformed = || Error::Internal(format!("no packed segment in {} words", words.len()));
+    let (count, rest) = rest.split_first().ok_or_else(malformed)?;
+    let (rows, arena_words) = ((*count & 0xFFFF_FFFF) as usize, (*count >> 32) as usize);
+    let (arena, rest) = rest.split_at_checked(arena_words).ok_or_else(malformed)?;
+    let (rows, rest) =
+        rest.split_at_checked(rows.saturating_mul(row_words)).ok_or_else(malformed)?;
+    Ok(Some([slice, arena, rows, rest]))
+}
+
 /// The words of a body that holds words.
 pub(crate) fn words(body: &[u8]) -> Result<&[u64]> {
     // SAFETY: any bytes are words.
@@ -206,6 +228,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 17);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 18);
     }
 }

@@ -20,6 +20,9 @@ pub(crate) struct Context {
     pub(crate) stats: Stats,
     /// By source: its low watermark, as of the last step.
     pub(crate) lows: Vec<i64>,
+    /// Whether the worker has waited since its last batch. A worker that is busy with rows of
+    /// others is not idle, however long ago that batch was.
+    pub(crate) has_waited: bool,
 }
 
 impl Context {
@@ -35,7 +38,7 @@ impl Context {
         let of_source = |source: usize| SourceStats { source: source + 1, ..Default::default() };
         let sources: Vec<SourceStats> = (0..shared.edges.sources.len()).map(of_source).collect();
         let stats = Stats { sources, stages, ..Stats::default() };
-        Context { id, leader, shared, stats, lows: Vec::new() }
+        Context { id, leader, shared, stats, lows: Vec::new(), has_waited: false }
     }
 
     /// Now, if parts of the work are timed.

@@ -62,6 +62,7 @@ impl Context {
     pub(crate) fn note_update(&mut self, state: &mut StageState, bytes: usize) {
         state.epoch_input_bytes += bytes as u64;
         state.changed_at_us = Some(self.shared.env.now_us());
+        self.has_waited = false;
         let before = state.usage.live_bytes;
         self.note_usage(state);
         if state.stage.computes_texts {

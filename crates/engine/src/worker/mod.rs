@@ -144,6 +144,7 @@ impl Worker {
             stages.iter_mut().for_each(|state| self.context.stats.left.add(&state.leftover()));
         }
         self.stages = stages;
+        self.context.has_waited |= matches!(step, Ok(Step::Wait { .. }));
         step
     }
 
@@ -175,13 +176,13 @@ impl Worker {
             return Ok(self.end(stages));
         }
         let step = self.take_input(stages, tight)?;
-        if matches!(step, Step::Wait { .. })
-            && self.delivery.receive_put_off(&mut self.context, stages)?
-        {
-            // What has been left for later is better than nothing.
-            return Ok(Step::Busy);
+        if !matches!(step, Step::Wait { .. }) {
+            return Ok(step);
         }
-        Ok(step)
+        // What has been left for later is better than nothing.
+        let some = self.delivery.receive_put_off(&mut self.context, stages)?
+            || self.serve_all_peers(stages)?;
+        Ok(if some { Step::Busy } else { step })
     }
 
     /// Nothing is left to be done, but for the last credit that is on its way.

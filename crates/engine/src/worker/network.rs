@@ -5,15 +5,39 @@ use std::time::Duration;
 use super::sleep::{AWAKE, SLEEP_MAX};
 use super::{StageState, Worker};
 use crate::error::Result;
-use crate::network::peer_error;
+use crate::network::{Net, peer_error};
 
 impl Worker {
     /// Resumes the network: sends what waits and takes in what has come for the process.
     pub(super) fn serve_network(&mut self, stages: &mut [StageState]) -> Result<()> {
         let shared = self.context.shared.clone();
         let Some(net) = &shared.net else { return Ok(()) };
-        let mut some = net.pump()?;
-        some |= net.receive(|process, head, body| {
+        let some = net.pump()?;
+        self.take_messages(net, stages, false, some)?;
+        Ok(())
+    }
+
+    /// Before waiting: takes in what has come from peers that were not looked at in this step.
+    /// Returns whether there was anything.
+    pub(super) fn serve_all_peers(&mut self, stages: &mut [StageState]) -> Result<bool> {
+        let shared = self.context.shared.clone();
+        match &shared.net {
+            Some(net) if net.has_many_peers() => self.take_messages(net, stages, true, false),
+            _ => Ok(false),
+        }
+    }
+
+    /// Takes messages of `all` peers in, or of some; `some` has been done before. Returns whether
+    /// anything has been done.
+    fn take_messages(
+        &mut self,
+        net: &Net,
+        stages: &mut [StageState],
+        all: bool,
+        mut some: bool,
+    ) -> Result<bool> {
+        let shared = self.context.shared.clone();
+        some |= net.receive(all, |process, head, body| {
             if let Some(freed) = shared.take_message(process, head, &body)?
                 && let Some(state) = stages.get_mut(freed.stage)
             {
@@ -28,7 +52,7 @@ impl Worker {
                 net.wake_parked();
             }
         }
-        Ok(())
+        Ok(some)
     }
 
     /// There was something to do.

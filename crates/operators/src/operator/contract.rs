@@ -191,12 +191,21 @@ pub struct ModeReport {
 /// Rows of a slice to be sealed for other leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealSlice {
+    /// Everything: its epoch is the last. The worker's input brings no more rows of the slice.
+    Close,
     /// Everything: its epoch ends.
     EndEpoch,
     /// Passed rows, and rows sealed before. Aggregated rows stay, and the epoch goes on.
     PassedThrough,
     /// No rows of this slice or of later slices.
     Nothing,
+}
+
+impl SealSlice {
+    /// Whether everything is sealed.
+    pub(crate) fn ends_epoch(self) -> bool {
+        matches!(self, SealSlice::Close | SealSlice::EndEpoch)
+    }
 }
 
 /// Sealed rows of state from another worker.

@@ -31,6 +31,8 @@ pub(super) struct OutgoingDelta {
     pub(super) done: usize,
     pub(super) arena_words: usize,
     pub(super) runs: usize,
+    /// Words of the open slot that packed segments have taken.
+    pub(super) packed_words: usize,
     /// Of rows that are longer than a slot, the words that have been sent.
     pub(super) part_words: usize,
 }

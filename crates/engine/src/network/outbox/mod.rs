@@ -155,7 +155,17 @@ struct OpenSlot<'a> {
 
 /// Sends the open slot; false if there is no room for that now.
 fn send_open(outlet: &mut dyn Outlet, counters: &mut Shipped, words: usize) -> Result<bool> {
-    let head = Head { count: words as u64, ..Head::new(Kind::Passed) };
+    send_slot(outlet, counters, Kind::Passed, words)
+}
+
+/// Sends the open slot as a message of a kind; false if there is no room for that now.
+fn send_slot(
+    outlet: &mut dyn Outlet,
+    counters: &mut Shipped,
+    kind: Kind,
+    words: usize,
+) -> Result<bool> {
+    let head = Head { count: words as u64, ..Head::new(kind) };
     if !outlet.send(&head, words)? {
         return Ok(false);
     }
@@ -388,6 +398,7 @@ impl Outbox {
                     done: 0,
                     arena_words: 0,
                     runs: 0,
+                    packed_words: 0,
                     part_words: 0,
                 });
             }
@@ -426,7 +437,8 @@ impl Outbox {
 
     pub(crate) fn counters(&self) -> Shipped {
         let combined = self.combiner.as_ref().map_or(0, |combiner| combiner.saved_rows);
-        let (copied, credit_stalls) = (self.outlet.copied_bytes(), self.outlet.credit_stalls());
+        let copied = self.counters.copied + self.outlet.copied_bytes();
+        let credit_stalls = self.outlet.credit_stalls();
         Shipped { combined, copied, credit_stalls, ..self.counters }
     }
 

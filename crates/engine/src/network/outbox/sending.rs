@@ -1,11 +1,57 @@
 //! Sending a delta: rows that were kept, segments, and its end, slot after slot as there is credit.
 
+use std::iter;
+
 use millstream_flow::channel::Result;
 
-use super::delta::Sent;
-use super::{Outbox, send_open};
+use millstream_state::{RowLayout, Segment};
+
+use super::delta::{OutgoingDelta, Sent};
+use super::{Outbox, Outlet, Shipped, send_open, send_slot};
 use crate::network::wire::{self, CREDITED, Head, Kind};
 use millstream_operators::passed::{HEAD_WORDS, part};
+
+/// Segments of at most so many words are packed: copying them costs less than a message for each.
+const PACKED_WORDS_MAX: usize = 128;
+
+/// Words of a segment with its head, if it is small enough to be packed into slots of so many.
+fn packed_words(segment: &Segment, row_words: usize, slot_words: usize) -> Option<usize> {
+    let words = segment.rows() * row_words + segment.arena().all_words().len();
+    (words <= PACKED_WORDS_MAX && words + 2 <= slot_words).then_some(words + 2)
+}
+
+/// Packs the next segment of a delta, of so many words with its head, into the open slot, or into
+/// the next. Returns whether there was room.
+fn pack(
+    outlet: &mut dyn Outlet,
+    counters: &mut Shipped,
+    delta: &mut OutgoingDelta,
+    (layout, words): (&RowLayout, usize),
+) -> Result<bool> {
+    let Some((slice, segment)) = delta.segments.get(delta.done) else { return Ok(true) };
+    let Some(slot) = outlet.slot()? else { return Ok(false) };
+    let Some(place) = slot.get_mut(delta.packed_words..delta.packed_words + words) else {
+        let sent = send_slot(outlet, counters, Kind::Packed, delta.packed_words)?;
+        if sent {
+            delta.packed_words = 0;
+        }
+        return Ok(sent);
+    };
+    let arena = segment.arena().all_words();
+    let head = wire::packed_head(slice.word(), segment.rows(), arena.len());
+    let (place_of_head, mut place) = place.split_at_mut(head.len());
+    place_of_head.copy_from_slice(&head);
+    for part in iter::once(arena).chain(segment.runs(layout, segment.rows())) {
+        let (place_of_part, rest) = place.split_at_mut(part.len());
+        place_of_part.copy_from_slice(part);
+        place = rest;
+    }
+    counters.segments += 1;
+    counters.rows += segment.rows() as u64;
+    counters.copied += 8 * words as u64;
+    (delta.packed_words, delta.done) = (delta.packed_words + words, delta.done + 1);
+    Ok(true)
+}
 
 impl Outbox {
     /// Sends rows of the present delta that have been kept as keys and arguments: as many in a slot
@@ -65,6 +111,21 @@ impl Outbox {
         let words_max = self.outlet.body_bytes() / 8;
         let rows_max = (words_max / self.layout.row_words()).max(1);
         while let Some((slice, segment)) = delta.segments.get(delta.done) {
+            let row_words = self.layout.row_words();
+            if let Some(words) = packed_words(segment, row_words, words_max) {
+                let (outlet, layout) = (&mut *self.outlet, &*self.layout);
+                if !pack(outlet, &mut self.counters, delta, (layout, words))? {
+                    return Ok(false);
+                }
+                continue;
+            }
+            if delta.packed_words > 0 {
+                let (outlet, words) = (&mut *self.outlet, delta.packed_words);
+                if !send_slot(outlet, &mut self.counters, Kind::Packed, words)? {
+                    return Ok(false);
+                }
+                delta.packed_words = 0;
+            }
             let arena = segment.arena().all_words();
             while delta.arena_words < arena.len() {
                 let end = (delta.arena_words + words_max).min(arena.len());
@@ -113,9 +174,14 @@ impl Outbox {
             watermark: delta.watermark,
             ..Head::new(Kind::Delta)
         };
-        if !self.outlet.try_send(&head, &[])? {
+        let sent = match delta.packed_words {
+            0 => self.outlet.try_send(&head, &[])?,
+            words => self.outlet.send(&head, words)?,
+        };
+        if !sent {
             return Ok(false);
         }
+        self.counters.bytes += 8 * delta.packed_words as u64;
         self.counters.messages += 1;
         self.messages_ended = self.counters.messages;
         self.counters.deltas += 1;

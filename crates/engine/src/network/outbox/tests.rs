@@ -178,7 +178,9 @@ fn rows_passed_through_belong_to_the_next_delta() {
     outbox.put(sealed(0, vec![(10, segment(&layout, 0..5))], 1));
     outbox.pump().unwrap();
     let delta = heads();
-    assert_eq!(kinds(&delta), [(Kind::Passed, false), (Kind::Rows, false), (Kind::Delta, true)]);
+    assert_eq!(kinds(&delta), [(Kind::Passed, false), (Kind::Delta, true)]);
+    // A small segment is packed: two words of a head, and five rows.
+    assert_eq!(delta[1].1, 2 + 5 * 2);
     assert_eq!(delta[0].1, 2 + 900 - (SLOT_WORDS - 2));
     // So many that the delta ends by itself.
     assert_eq!(pass(&mut outbox, 1000), 1000);
@@ -261,7 +263,7 @@ fn a_row_longer_than_a_slot_is_kept() {
 /// While a delta is being sent, others wait together, but not without end.
 #[test]
 fn what_waits_behind_a_long_delta_is_bounded() {
-    let sent = Arc::new(Mutex::new(Sent { credit: Some(1), ..Sent::default() }));
+    let sent = Arc::new(Mutex::new(Sent { credit: Some(0), ..Sent::default() }));
     let layout = counts();
     let bytes = segment(&layout, 0..5).bytes();
     let mut outbox = outbox(&sent, &layout, 1, 3 * bytes);
@@ -319,4 +321,36 @@ fn merged_deltas_still_keep_others_back() {
     assert!(outbox.credit(MERGED).is_none(), "all have been merged");
     assert!((0..3).all(|_| outbox.credit(GO_ON).is_some()));
     assert!(outbox.credit(GO_ON).is_none() && outbox.credit(0).is_none());
+}
+
+/// Small segments share messages, in order with large segments, whatever credit there is.
+#[test]
+fn small_segments_share_messages() {
+    let layout = counts();
+    let rows = [5_u64, 60, 200, 3, 60, 60, 60, 60, 60];
+    for credits in [1, 9] {
+        let sent = Arc::new(Mutex::new(Sent::default()));
+        let mut outbox = outbox(&sent, &layout, 1, 1 << 20);
+        let segments =
+            rows.iter().enumerate().map(|(slice, rows)| (slice as u64, segment(&layout, 0..*rows)));
+        sent.lock().unwrap().credit = Some(0);
+        outbox.put(sealed(0, segments.collect(), 1));
+        assert!(!outbox.pump().unwrap() && outbox.has_more());
+        while outbox.has_more() {
+            sent.lock().unwrap().credit = Some(credits);
+            assert!(outbox.pump().unwrap());
+        }
+        let words = |kind| {
+            let sent = sent.lock().unwrap();
+            let of_kind = sent.heads.iter().filter(|(head, _)| head.kind == kind);
+            of_kind.map(|(_, words)| *words).collect::<Vec<usize>>()
+        };
+        // 5 and 60 rows, before 200 by themselves; 3 and four times 60; and the last.
+        assert_eq!(words(Kind::Packed), [12 + 122, 8 + 4 * 122]);
+        assert_eq!(words(Kind::Rows), [400]);
+        assert_eq!(words(Kind::Delta), [122]);
+        let counters = outbox.counters();
+        assert_eq!((counters.segments, counters.rows, counters.messages), (9, 568, 4));
+        assert_eq!(outbox.credit(MERGED | GO_ON).map(|segments| segments.len()), Some(9));
+    }
 }

@@ -6,12 +6,14 @@ mod slice;
 mod spare;
 mod update;
 
+pub(crate) use slice::small_table_bytes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{
-    Arena, BLOCK_ROWS, ChunkPool, Fragment, Keys, Leaders, Load, Malformed, Mode, RowLayout,
-    Scratch, Segment, Table,
+    Arena, BLOCK_ROWS, ChunkPool, Keys, Leaders, Load, Malformed, Mode, RowLayout, Scratch,
+    Segment, Table,
 };
 
 use crate::budget::Usage;
@@ -66,13 +68,6 @@ const HANDED_ON_BYTES_MIN: usize = 1 << 20;
 const GROUP_BLOCKS: usize = 16;
 const GROUP_BLOCKS_NEAR: usize = 6;
 const GROUP_ROWS_MAX: usize = 1 << 15;
-
-/// About what a window takes that has one key, for one leader.
-pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>, leaders: usize) -> usize {
-    // Some values and keys have something in an arena.
-    const ARENA_BYTES: usize = 512;
-    slice_bytes(leaders) + ARENA_BYTES + Table::new(layout.clone()).growth_bytes(Load::rows(1))
-}
 
 impl Slices {
     /// Slices without rows.
@@ -139,7 +134,7 @@ impl Slices {
         let open = self.slices.values().next_back().map_or(0, |slice| {
             // What others pass through for this leader is about as much as the other way round.
             let passes = self.modes.mode() == Mode::PassThrough;
-            let unmerged = slice.fragments.iter().flatten().filter(|_| passes).map(Fragment::rows);
+            let unmerged = slice.fragments.iter().flatten().filter(|_| passes).map(|f| f.rows());
             let kept: usize = slice.passed.iter().map(|passed| passed.rows()).sum();
             self.keys_of(&slice.primary) + unmerged.sum::<usize>() + kept
         });
@@ -240,7 +235,7 @@ impl Slices {
         }
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
-        self.counted.change(id, slice);
+        self.counted.change_table(id, slice);
         let feeds = read.feeds();
         let hashes = &mut self.block.hashes;
         if slice.primary.is_direct() {
@@ -281,10 +276,14 @@ impl Slices {
             if how == SealSlice::Nothing {
                 break;
             }
-            if scarce || slice.has_rows_of_others() {
+            if slice.is_closed {
+                continue;
+            }
+            let closes = how == SealSlice::Close;
+            if scarce || closes || slice.has_rows_of_others() {
                 self.counted.change(*id, slice);
             }
-            if how == SealSlice::EndEpoch {
+            if how.ends_epoch() {
                 let seen = std::mem::take(&mut slice.joint_rows);
                 let distinct = slice.joint_distinct();
                 modes.note_looked_up(seen, distinct);
@@ -296,6 +295,10 @@ impl Slices {
                 Sealed::Segment(segment) => parcels[leader].segments.push((*id, segment)),
                 Sealed::Passed(rows) => parcels[leader].passed.push(rows),
             });
+            if closes {
+                slice.retire_fragments(spare, pool);
+                slice.is_closed = true;
+            }
         }
         if ended {
             modes.note_sealed(joint_rows, began);
@@ -308,7 +311,7 @@ impl Slices {
     pub(crate) fn merge(&mut self, id: SliceId, segment: &Segment) {
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return };
-        self.counted.change(id, slice);
+        self.counted.change_table(id, slice);
         slice.primary.merge(segment, &mut self.pool, &mut self.scratch);
     }
 
@@ -325,7 +328,7 @@ impl Slices {
         }
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
-        self.counted.change(id, slice);
+        self.counted.change_table(id, slice);
         slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
     }
 
@@ -382,12 +385,7 @@ impl Slices {
     pub fn remove(&mut self, id: SliceId) -> Option<Table> {
         let mut slice = self.slices.remove(&id)?;
         self.counted.change(id, &mut slice);
-        for (leader, fragment) in slice.fragments.into_iter().enumerate() {
-            let Some(mut fragment) = fragment else { continue };
-            debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
-            fragment.clear(&mut self.pool);
-            self.spare.keep_fragment(leader, fragment);
-        }
+        slice.retire_fragments(&mut self.spare, &mut self.pool);
         debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
         self.last_keys = self.keys_of(&slice.primary);
         if let Some((id, next)) = self.slices.iter_mut().next()
@@ -476,7 +474,7 @@ impl Slices {
         (all.joint_rows, all.switches) = (self.joint_rows, self.modes.switches());
         for slice in self.slices.values() {
             all.add_table(&slice.primary);
-            slice.fragments.iter().flatten().for_each(|fragment| all.add_fragment(fragment));
+            slice.fragments.iter().flatten().for_each(|f| all.add_fragment(f));
         }
         all
     }

@@ -231,7 +231,7 @@ impl Bags {
             let mut place = self.take(id);
             // Where there is little it may yet find a slot, or company.
             let largest = place.others().map(Passed::bytes).max().unwrap_or(0);
-            let least = if how(id) == SealSlice::EndEpoch { 0 } else { largest / 2 };
+            let least = if how(id).ends_epoch() { 0 } else { largest / 2 };
             for bags in &mut place.others {
                 let bags = bags.iter_mut().enumerate().filter(|(_, bag)| bag.bytes() >= least);
                 for (leader, bag) in bags {

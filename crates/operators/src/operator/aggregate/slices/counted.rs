@@ -1,5 +1,5 @@
-//! The memory of all slices, of which there may be many: only slices that have changed are looked
-//! into, and neither a batch nor a window that fires costs something for each open slice.
+//! The memory of all slices, of which there may be many: only changed slices are counted again, and
+//! neither a batch nor a window that fires costs something for each open slice.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,18 @@ impl Counted {
 
     /// A slice changes.
     pub(super) fn change(&mut self, id: SliceId, slice: &mut Slice) {
-        let Some((own, holds)) = slice.counted.take() else { return };
+        let before = slice.take_counted(false);
+        self.subtract(id, before);
+    }
+
+    /// Only the table of a slice changes.
+    pub(super) fn change_table(&mut self, id: SliceId, slice: &mut Slice) {
+        let before = slice.take_counted(true);
+        self.subtract(id, before);
+    }
+
+    fn subtract(&mut self, id: SliceId, before: Option<(Usage, bool)>) {
+        let Some((own, holds)) = before else { return };
         self.sums.bytes -= own.bytes;
         self.sums.live_bytes -= own.live_bytes;
         self.sums.keys -= own.keys;
@@ -70,8 +81,7 @@ impl Counted {
             let Some(slice) = slices.get_mut(&id).filter(|slice| slice.counted.is_none()) else {
                 continue;
             };
-            let (own, holds) = (slice.usage(next, room, passing), slice.has_rows_of_others());
-            slice.counted = Some((own, holds));
+            let (own, holds) = slice.count(next, room, passing);
             self.sums.bytes += own.bytes;
             self.sums.live_bytes += own.live_bytes;
             self.sums.keys += own.keys;

@@ -1,7 +1,9 @@
 //! The state of one window slice: the table that its worker leads, and the rows held for other
 //! leaders.
 
-use millstream_state::{ChunkPool, Fragment, Leaders, Load, Scratch, Segment, Table};
+use std::sync::Arc;
+
+use millstream_state::{ChunkPool, Fragment, Leaders, Load, RowLayout, Scratch, Segment, Table};
 
 use super::spare::Spare;
 use crate::budget::Usage;
@@ -12,7 +14,7 @@ use crate::passed::{Passed, PassedBuffers, PassedRows};
 pub(super) struct Slice {
     pub(super) primary: Table,
     /// By leader, from its first row on.
-    pub(super) fragments: Vec<Option<Fragment>>,
+    pub(super) fragments: Vec<Option<Box<Fragment>>>,
     /// By leader: rows that are passed through and wait to be shipped. None from the beginning.
     pub(super) passed: Vec<Passed>,
     /// Rows that its table has taken in for all leaders since the epoch began.
@@ -20,9 +22,13 @@ pub(super) struct Slice {
     /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or
     /// when it became too large to be joint.
     pub(super) sealed: Vec<(usize, Segment)>,
-    /// What it amounted to when it was counted last, and whether it held rows for other leaders
-    /// then; `None` if it has changed.
+    /// Usage at the last count, and whether rows for other leaders were held then; `None` after a
+    /// change.
     pub(super) counted: Option<(Usage, bool)>,
+    /// The same without the table. A merge changes the table alone.
+    counted_others: Option<(Usage, bool)>,
+    /// The last epoch has ended, and only the table has changed since.
+    pub(super) is_closed: bool,
 }
 
 /// What has been sealed for a leader.
@@ -31,38 +37,109 @@ pub(super) enum Sealed {
     Passed(PassedRows),
 }
 
-/// What a slice takes itself.
+/// The part of a load that is for one row.
+fn one_of(load: Load) -> Load {
+    Load { rows: 1, text_bytes: load.text_bytes / load.rows.max(1) }
+}
+
+impl Usage {
+    /// Growth of a further table: by the next input, by one row of the input, and by the input
+    /// that should have room.
+    fn grow(&mut self, growth_bytes: u64, one_bytes: u64, room_bytes: u64) {
+        self.room_bytes = self.room_bytes.max(room_bytes);
+        if growth_bytes > self.growth_bytes {
+            self.growth_bytes = growth_bytes;
+            self.batch_growth_bytes = growth_bytes.saturating_sub(one_bytes);
+        }
+    }
+
+    /// Whether both hold as much. Growth depends on what is free beside arenas, too.
+    fn holds_as_much_as(&self, other: &Usage) -> bool {
+        let own = (self.bytes, self.live_bytes, self.keys, self.largest_fragment_bytes);
+        own == (other.bytes, other.live_bytes, other.keys, other.largest_fragment_bytes)
+    }
+
+    /// Adds a table, without its bytes.
+    fn add_table(&mut self, table: &Table, next: Load, room: Load) {
+        self.live_bytes += (table.live_bytes() + table.other_row_bytes()) as u64;
+        self.keys += (table.rows() + table.other_rows()) as u64;
+        let growth_bytes = table.growth_bytes(next) as u64;
+        if growth_bytes > self.growth_bytes {
+            self.batch_growth_bytes =
+                growth_bytes.saturating_sub(table.growth_bytes(one_of(next)) as u64);
+            self.growth_bytes = growth_bytes;
+        }
+        let room_bytes = if room == next { growth_bytes } else { table.growth_bytes(room) as u64 };
+        self.room_bytes = self.room_bytes.max(room_bytes);
+    }
+}
+
+/// Bytes of a slice without tables.
 pub(super) fn slice_bytes(leaders: usize) -> usize {
-    size_of::<Slice>() + leaders * size_of::<Option<Fragment>>()
+    size_of::<Slice>() + leaders * size_of::<Option<Box<Fragment>>>()
+}
+
+/// About what a window takes that has one key, for one leader.
+pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>, leaders: usize) -> usize {
+    // Some values and keys have something in an arena.
+    const ARENA_BYTES: usize = 512;
+    let growth_bytes = Table::new(layout.clone()).growth_bytes(Load::rows(1));
+    slice_bytes(leaders) + size_of::<Fragment>() + ARENA_BYTES + growth_bytes
 }
 
 impl Slice {
     /// An empty one, which goes on with an emptied table.
     pub(super) fn new(primary: Table, leaders: usize) -> Slice {
         let fragments = (0..leaders).map(|_| None).collect();
-        let (passed, sealed) = Default::default();
-        Slice { primary, fragments, passed, joint_rows: 0, sealed, counted: None }
+        let (passed, sealed, counted, counted_others) = Default::default();
+        Slice {
+            primary,
+            fragments,
+            passed,
+            joint_rows: 0,
+            sealed,
+            counted,
+            counted_others,
+            is_closed: false,
+        }
     }
 
-    /// What it amounts to; growth by the next input, and by what there should be room for.
-    pub(super) fn usage(&self, next: Load, room: Load, passing: Option<&PassedBuffers>) -> Usage {
-        let fragments = self.fragments.iter().flatten();
-        let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
-        let bytes =
-            self.primary.bytes() + sealed + fragments.clone().map(Fragment::bytes).sum::<usize>();
-        let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
-        let one = Load { rows: 1, text_bytes: next.text_bytes / next.rows.max(1) };
-        for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
-            usage.live_bytes += (table.live_bytes() + table.other_row_bytes()) as u64;
-            usage.keys += (table.rows() + table.other_rows()) as u64;
-            let growth_bytes = table.growth_bytes(next) as u64;
-            let room_bytes = table.growth_bytes(room) as u64;
-            usage.room_bytes = usage.room_bytes.max(room_bytes);
-            if growth_bytes > usage.growth_bytes {
-                usage.growth_bytes = growth_bytes;
-                usage.batch_growth_bytes =
-                    growth_bytes.saturating_sub(table.growth_bytes(one) as u64);
-            }
+    /// Takes the last count out: the slice changes. With `keeps_others` only the table changes.
+    pub(super) fn take_counted(&mut self, keeps_others: bool) -> Option<(Usage, bool)> {
+        if !keeps_others {
+            (self.counted_others, self.is_closed) = (None, false);
+        }
+        self.counted.take()
+    }
+
+    /// Counts the slice, as far as it has changed; returns [`Slice::counted`].
+    pub(super) fn count(
+        &mut self,
+        next: Load,
+        room: Load,
+        passing: Option<&PassedBuffers>,
+    ) -> (Usage, bool) {
+        let count = || (self.usage_of_others(next, room, passing), self.has_rows_beside_table());
+        let (mut usage, mut holds) = self.counted_others.unwrap_or_else(count);
+        self.counted_others = Some((usage, holds));
+        self.add_table(&mut usage, next, room);
+        holds |= self.primary.other_rows() > 0;
+        debug_assert!(usage.holds_as_much_as(&self.recount(next, room, passing).0));
+        *self.counted.insert((usage, holds))
+    }
+
+    /// Usage without the table: growth by the `next` input, and by the input that should have
+    /// `room`.
+    fn usage_of_others(&self, next: Load, room: Load, passing: Option<&PassedBuffers>) -> Usage {
+        let bytes = self.sealed_bytes() as u64;
+        let mut usage = Usage { bytes, ..Usage::default() };
+        for fragment in self.fragments.iter().flatten() {
+            usage.bytes += (size_of::<Fragment>() + fragment.bytes()) as u64;
+            usage.add_table(fragment.table(), next, room);
+            let (live_bytes, passed_bytes) =
+                (fragment.table().live_bytes() as u64, fragment.passed_bytes() as u64);
+            usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(live_bytes);
+            usage.largest_passed_bytes = usage.largest_passed_bytes.max(passed_bytes);
         }
         let kept = self.passed.iter().map(Passed::bytes);
         usage.largest_kept_bytes = kept.clone().max().unwrap_or(0) as u64;
@@ -72,31 +149,50 @@ impl Slice {
         usage.keys += self.passed.iter().map(Passed::rows).sum::<usize>() as u64;
         if let Some(passing) = passing.filter(|_| kept_bytes > 0) {
             let leaders = self.passed.len();
-            usage.room_bytes = usage.room_bytes.max(passing.growth_bytes(room, leaders) as u64);
-            let growth_bytes = passing.growth_bytes(next, leaders) as u64;
-            if growth_bytes > usage.growth_bytes {
-                usage.growth_bytes = growth_bytes;
-                usage.batch_growth_bytes =
-                    growth_bytes.saturating_sub(passing.growth_bytes(one, leaders) as u64);
-            }
+            let growth = |load| passing.growth_bytes(load, leaders) as u64;
+            usage.grow(growth(next), growth(one_of(next)), growth(room));
         }
+        usage
+    }
+
+    /// Adds the usage of the table.
+    fn add_table(&self, usage: &mut Usage, next: Load, room: Load) {
+        usage.bytes += self.primary.bytes() as u64;
+        usage.add_table(&self.primary, next, room);
         let parting_bytes = self.primary.parting_bytes(self.fragments.len()) as u64;
         if parting_bytes > usage.growth_bytes {
             (usage.growth_bytes, usage.batch_growth_bytes) = (parting_bytes, 0);
         }
-        let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
-        let others_bytes = self.primary.other_bytes() + sealed;
-        let others_share = others_bytes / (self.fragments.len() - 1).max(1);
-        usage.largest_fragment_bytes = largest.unwrap_or(0).max(others_share) as u64;
-        usage.largest_passed_bytes =
-            fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
-        usage
+        let others_bytes = self.primary.other_bytes() + self.sealed_bytes();
+        let others_share = (others_bytes / (self.fragments.len() - 1).max(1)) as u64;
+        usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(others_share);
+    }
+
+    /// Bytes of segments of the table's rows for other leaders.
+    fn sealed_bytes(&self) -> usize {
+        self.sealed.iter().map(|(_, segment)| segment.bytes()).sum()
+    }
+
+    /// Usage of the whole slice, counted anew, and whether rows for other leaders are held.
+    pub(super) fn recount(
+        &self,
+        next: Load,
+        room: Load,
+        passing: Option<&PassedBuffers>,
+    ) -> (Usage, bool) {
+        let mut usage = self.usage_of_others(next, room, passing);
+        self.add_table(&mut usage, next, room);
+        (usage, self.has_rows_of_others())
     }
 
     /// Whether it holds rows for other leaders.
     pub(super) fn has_rows_of_others(&self) -> bool {
-        self.primary.other_rows() > 0
-            || !self.sealed.is_empty()
+        self.primary.other_rows() > 0 || self.has_rows_beside_table()
+    }
+
+    /// Whether rows for other leaders are held outside the table.
+    fn has_rows_beside_table(&self) -> bool {
+        !self.sealed.is_empty()
             || self.fragments.iter().flatten().any(|fragment| fragment.rows() > 0)
             || self.passed.iter().any(|passed| passed.rows() > 0)
     }
@@ -118,6 +214,17 @@ impl Slice {
         self.sealed.extend(self.primary.seal_others(leaders, pool, scratch));
     }
 
+    /// Hands emptied fragments on to other slices: no more rows come, or none will be sealed.
+    pub(super) fn retire_fragments(&mut self, spare: &mut Spare, pool: &mut ChunkPool) {
+        for (leader, place) in self.fragments.iter_mut().enumerate() {
+            let Some(mut fragment) = place.take() else { continue };
+            debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
+            fragment.clear(pool);
+            spare.keep_fragment(leader, fragment);
+        }
+        self.passed = Vec::new();
+    }
+
     /// Seals its fragments as far as `how` says; they and what has been sealed before go to `take`,
     /// by leader. Emptied fragments are kept for what the slice has yet to get, unless memory is
     /// `scarce`.
@@ -131,7 +238,7 @@ impl Slice {
         if how != SealSlice::Nothing {
             // Where there is little it may yet find a slot, or company.
             let largest = self.passed.iter().map(Passed::bytes).max().unwrap_or(0);
-            let least = if how == SealSlice::EndEpoch { 0 } else { largest / 2 };
+            let least = if how.ends_epoch() { 0 } else { largest / 2 };
             let passed = self.passed.iter_mut().enumerate();
             for (leader, passed) in passed.filter(|(_, passed)| passed.bytes() >= least) {
                 let rows = passed.take().into_iter().filter(|rows| rows.rows() > 0);
@@ -143,7 +250,7 @@ impl Slice {
         for (leader, place) in self.fragments.iter_mut().enumerate() {
             let Some(fragment) = place else { continue };
             let sealed = match how {
-                SealSlice::EndEpoch => fragment.seal(),
+                SealSlice::Close | SealSlice::EndEpoch => fragment.seal(),
                 SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.seal(),
                 SealSlice::PassedThrough | SealSlice::Nothing => None,
             };
@@ -152,7 +259,7 @@ impl Slice {
             }
             // A fragment that has not been sealed keeps its rows.
             if let Some(fragment) = place.take_if(|fragment| scarce && fragment.rows() == 0) {
-                spare.retire_fragment(fragment);
+                spare.retire_fragment(&fragment);
             }
         }
     }

@@ -14,7 +14,8 @@ const SMALL_BYTES: usize = 2 << 10;
 pub(super) struct Spare {
     tables: Vec<Table>,
     /// By leader.
-    fragments: Vec<Vec<Fragment>>,
+    #[expect(clippy::vec_box, reason = "slices hold them in boxes")]
+    fragments: Vec<Vec<Box<Fragment>>>,
     /// How many of either are kept if they are small.
     small_max: usize,
     /// Bytes of all.
@@ -40,9 +41,9 @@ impl Spare {
         Some(table)
     }
 
-    pub(super) fn take_fragment(&mut self, leader: usize) -> Option<Fragment> {
+    pub(super) fn take_fragment(&mut self, leader: usize) -> Option<Box<Fragment>> {
         let fragment = self.fragments[leader].pop()?;
-        self.bytes -= fragment.bytes();
+        self.bytes -= fragment_bytes(&fragment);
         Some(fragment)
     }
 
@@ -57,12 +58,12 @@ impl Spare {
     }
 
     /// Keeps an emptied fragment, unless there are enough for its leader.
-    pub(super) fn keep_fragment(&mut self, leader: usize, fragment: Fragment) {
+    pub(super) fn keep_fragment(&mut self, leader: usize, fragment: Box<Fragment>) {
         if self.keeps(self.fragments[leader].len(), fragment.table()) {
-            self.bytes += fragment.bytes();
+            self.bytes += fragment_bytes(&fragment);
             self.fragments[leader].push(fragment);
         } else {
-            self.retire_fragment(fragment);
+            self.retire_fragment(&fragment);
         }
     }
 
@@ -84,9 +85,9 @@ impl Spare {
         self.retired.add_table(&table);
     }
 
-    pub(super) fn retire_fragment(&mut self, fragment: Fragment) {
+    pub(super) fn retire_fragment(&mut self, fragment: &Fragment) {
         debug_assert_eq!(fragment.rows(), 0, "rows that nobody has got");
-        self.retired.add_fragment(&fragment);
+        self.retired.add_fragment(fragment);
     }
 
     /// Keeps none any more.
@@ -113,6 +114,11 @@ impl Spare {
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.tables.len(), self.fragments.iter().flatten().count())
     }
+}
+
+/// Bytes of a fragment in its box.
+fn fragment_bytes(fragment: &Fragment) -> usize {
+    size_of::<Fragment>() + fragment.bytes()
 }
 
 impl Counters {

@@ -1,6 +1,6 @@
 //! What is kept for later windows, as the budget counts it.
 
-use millstream_state::{NoVarKeys, ValueKind, hash_words};
+use millstream_state::{Fragment, NoVarKeys, ValueKind, hash_words};
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     let (table_bytes, fragment_bytes) = (slice.primary.index_bytes(), fragment.bytes());
     // 10,000 keys, for each of which an index has a slot of 4 bytes.
     assert!(table_bytes >= 40_000 && fragment_bytes >= 40_000, "sizes that can be told");
-    slice.fragments[1] = Some(fragment);
+    slice.fragments[1] = Some(Box::new(fragment));
 
     let table = slices.remove(id).expect("the slice");
     let usage = slices.usage(Load::default(), Load::rows(1));
@@ -73,7 +73,7 @@ fn many_slices_count_as_each_by_itself() {
             slices.remove(id).into_iter().for_each(|table| slices.recycle(table));
         }
         let usage = slices.usage(load, load);
-        let each = slices.slices.values().map(|slice| slice.usage(load, load, None));
+        let each = slices.slices.values().map(|slice| slice.recount(load, load, None).0);
         let (mut bytes, mut keys, mut growth_bytes) = (usage.spare_bytes, 0, 0);
         for own in each {
             bytes += own.bytes + slice_bytes(1) as u64;
@@ -104,10 +104,40 @@ fn sealed_rows_of_one_slice_among_many_are_gone() {
     let slice = open.get_mut(&id).expect("it was opened");
     counted.change(id, slice);
     update(20_000, |keys| _ = fragment.update(keys, pool, scratch));
-    slice.fragments[1] = Some(fragment);
+    slice.fragments[1] = Some(Box::new(fragment));
     assert!(slices.usage(load, load).largest_passed_bytes > 0 && slices.has_fragment_rows());
     let parcels = slices.seal(|_| SealSlice::EndEpoch, false);
     assert_eq!([0, 1].map(|leader| parcels[leader].rows()), [0, 20_000]);
     assert_eq!(slices.usage(load, load).largest_passed_bytes, 0);
     assert!(!slices.has_fragment_rows());
+}
+
+/// The fragments of a closed slice go on to later slices at once, not when its window fires.
+#[test]
+fn fragments_of_closed_slices_are_used_again() {
+    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+    let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, Room::default());
+    let load = Load::rows(10);
+    for n in 0..100_u64 {
+        let id = SliceId::from_word(n);
+        slices.ensure(id);
+        let Slices { slices: open, counted, pool, scratch, spare, .. } = &mut slices;
+        let slice = open.get_mut(&id).expect("it was opened");
+        counted.change(id, slice);
+        let mut fragment = spare.take_fragment(1).unwrap_or_else(|| {
+            assert_eq!(n, 0, "the fragment of the slice before");
+            Box::new(Fragment::new(layout.clone()))
+        });
+        update(5, |keys| _ = fragment.update(keys, pool, scratch));
+        slice.fragments[1] = Some(fragment);
+        assert!(slices.has_fragment_rows());
+        let parcels = slices.seal(|_| SealSlice::Close, false);
+        assert_eq!([0, 1].map(|leader| parcels[leader].rows()), [0, 5]);
+        assert!(!slices.has_fragment_rows());
+        let usage = slices.usage(load, load);
+        let each = slices.slices.values().map(|slice| slice.recount(load, load, None).0.bytes);
+        let own_bytes = (slices.slices.len() * slice_bytes(2)) as u64;
+        assert_eq!(usage.bytes, usage.spare_bytes + own_bytes + each.sum::<u64>());
+    }
+    assert_eq!((slices.slices.len(), slices.spare.counts()), (100, (0, 1)));
 }

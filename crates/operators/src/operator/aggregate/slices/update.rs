@@ -97,7 +97,7 @@ impl Update<'_> {
     /// Whether all tables of the slice find keys without their hashes.
     pub(super) fn is_direct(&self) -> bool {
         let Slice { primary, fragments, .. } = &*self.slice;
-        let fragments = fragments.iter().flatten().all(Fragment::is_direct);
+        let fragments = fragments.iter().flatten().all(|f| f.is_direct());
         primary.is_direct()
             && (self.mode == Mode::PassThrough || fragments)
             && !self.modes.samples()
@@ -155,8 +155,8 @@ impl Update<'_> {
 }
 
 /// An empty fragment for a leader.
-fn open_fragment(leader: usize, spare: &mut Spare, layout: &Arc<RowLayout>) -> Fragment {
-    spare.take_fragment(leader).unwrap_or_else(|| Fragment::new(layout.clone()))
+fn open_fragment(leader: usize, spare: &mut Spare, layout: &Arc<RowLayout>) -> Box<Fragment> {
+    spare.take_fragment(leader).unwrap_or_else(|| Box::new(Fragment::new(layout.clone())))
 }
 
 /// Which of a slice's tables rows go to.
