@@ -13,6 +13,7 @@ use millstream_state::{ChunkPool, Keys, NoVarKeys, RowLayout, Scratch, Table, ha
 use crate::columns::aggregates::{Aggregates, TIMES_COLUMN};
 use crate::columns::inputs::{Input, times_in, true_mask};
 use crate::columns::keys::{KeyCodec, is_variable};
+use crate::columns::order::Ordering;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
@@ -42,8 +43,8 @@ pub struct Grouping {
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
     pub(crate) texts: Vec<usize>,
     pub(crate) computes_texts: bool,
-    /// Whether what it evaluates must have an order ([`with_order`]).
-    pub(super) is_ordered: bool,
+    /// The order of rows that arguments need.
+    pub(super) order: Ordering,
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
@@ -114,7 +115,7 @@ impl Grouping {
         // Of a row of arguments, what it is made of.
         texts.extend(aggregates.encoded().filter_map(Expr::columns).flatten());
         Ok(Grouping {
-            is_ordered: aggregates.is_ordered(),
+            order: aggregates.order(),
             window_word,
             codec,
             aggregates,
@@ -191,7 +192,7 @@ impl Grouping {
             None => Timed::Nothing,
         };
         let rows = with_times(batch, &self.windowing, wanted)?;
-        with_order(rows, batch, self.is_ordered)
+        with_order(rows, batch, self.order)
     }
 
     /// Finds the rows of a batch that pass a filter and count, slice by slice; see
@@ -218,7 +219,8 @@ impl Grouping {
         }
         texts::begin();
         let taken;
-        let records = if self.computed && counted < records.num_rows() {
+        let few = self.order != Ordering::Nothing && 4 * counted < records.num_rows();
+        let records = if few || self.computed && counted < records.num_rows() {
             taken = take_out(records, by_slice, counted)?;
             &taken
         } else {

@@ -10,6 +10,7 @@ use millstream_state::RowLayout;
 
 use super::explain;
 use super::sides::JoinSide;
+use crate::columns::order::Ordering;
 use crate::columns::with_column;
 use crate::error::Result;
 use crate::expr::Expr;
@@ -92,7 +93,7 @@ impl JoinProgram {
                 let times = Arc::new(times_of(batch));
                 Ok(Cow::Owned(with_column(&columns, "$time", times)?))
             }
-            (true, _) => with_order(columns, batch, true),
+            (true, _) => with_order(columns, batch, Ordering::Whole),
         }
     }
 
