@@ -26,6 +26,7 @@ pub(crate) use crate::columns::inputs::{TIMES, TIMES_COLUMN};
 use crate::columns::keys::{VarColumn, primitive_from_words, range_of};
 use crate::columns::lists;
 use crate::columns::moments::Feeds;
+use crate::columns::order::Ordering;
 use crate::columns::records::{self, Reading, RecordsOfGroups};
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
@@ -172,9 +173,14 @@ impl Aggregates {
         exprs.into_iter().any(|e| !e.is_there())
     }
 
-    /// Whether batches must say where their records stand in the order of all.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.values.iter().any(|value| value.made.is_ordered())
+    /// How far batches must say where their records stand in the order of all.
+    pub(crate) fn order(&self) -> Ordering {
+        let wanted = |value: &Value| match (value.made.is_ordered(), value.kind) {
+            (false, _) => Ordering::Nothing,
+            (true, ValueKind::Best(_)) => Ordering::Heads,
+            (true, _) => Ordering::Whole,
+        };
+        self.values.iter().map(wanted).max().unwrap_or(Ordering::Nothing)
     }
 
     /// First rows of each group, as far as they are to be read now; `None` if no call gives the
@@ -230,7 +236,7 @@ impl Aggregates {
         rows: &[u32],
         block: &mut Block<'_>,
         picks: &mut Vec<u32>,
-    ) {
+    ) -> Result<()> {
         let mut values = layout.values().iter().zip(inputs).peekable();
         while let Some((slot, input)) = values.next() {
             // A count behind a sum of floats goes with it, if both take all rows: as for a mean.
@@ -242,8 +248,12 @@ impl Aggregates {
                 _ => None,
             };
             let picks = input.pick(rows, picks);
-            update_value(*slot, count, input.view(), rows, picks, block);
+            match input.view() {
+                View::Elements(elements) => elements.enter(*slot, rows, picks, block)?,
+                view => update_value(*slot, count, view, rows, picks, block),
+            }
         }
+        Ok(())
     }
 
     /// The result columns for some rows of state.
@@ -400,7 +410,7 @@ fn update_value(
             block.blob_bytes(slot, picks, |k| v.bytes(row(k)));
         }
         (View::Packed(v), _) => block.extreme_bytes(slot, picks, |k| v.bytes(row(k))),
-        (View::None, _) => {}
+        (View::None | View::Elements(_), _) => {}
     }
 }
 

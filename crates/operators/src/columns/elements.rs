@@ -8,18 +8,22 @@
 //! least or the greatest of byte strings; a list is sorted by its elements alone, and a set keeps
 //! the least of all elements with the same returned values.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, RecordBatch};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{SortOptions, cast};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 
 use millstream_contract::floats::one_form;
-use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_each_word, hash_word};
+use millstream_state::{
+    Block, ValueKind, ValueSlot, bucket_of, hash_bytes, hash_each_word, hash_word,
+};
 
-use crate::columns::payload::{self, Encoder};
+use crate::columns::order::{of_heads, order_of, values_in_order};
+use crate::columns::payload::{self, Encoder, Packed};
 use crate::error::{Error, Result};
 use crate::plan::{AggregateFunction, Directions, Ranking};
 
@@ -108,12 +112,6 @@ impl Made {
     }
 }
 
-/// Places of a batch's records in the order of all records: the batch's last column.
-pub(crate) fn order_of(batch: &RecordBatch) -> Result<&BinaryArray> {
-    let order = batch.columns().last().and_then(|column| column.as_binary_opt::<i32>());
-    order.ok_or_else(|| Error::Internal("records without an order".into()))
-}
-
 /// Hashes of the values of a column. Values that are equal have the same.
 pub(crate) fn hashes(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
     let column = one_form(column);
@@ -148,57 +146,168 @@ pub(crate) fn buckets(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
     Ok(values.iter().map(|value| bucket_of(*value).into()).collect())
 }
 
-/// The elements of a batch's records, NULL where a record makes none; `order` says where each
-/// record stands among all.
-pub(crate) fn elements(
-    element: Element,
-    argument: &ArrayRef,
-    order: &BinaryArray,
-) -> Result<ArrayRef> {
-    let columns = match (element.keys, argument.as_struct_opt()) {
-        (None, _) => vec![argument.clone()],
-        (Some(_), Some(row)) => row.columns().to_vec(),
-        (Some(_), None) => return Err(Error::Internal("arguments that are no row".into())),
-    };
-    let (keys, values) = columns.split_at(element.keys.unwrap_or(0).min(columns.len()));
-    let first = columns.first().filter(|_| element.skips_nulls);
-    let skipped = first.and_then(|column| column.logical_nulls());
-    // A row of arguments is NULL where a filter has left it out.
-    let left_out = element.keys.and_then(|_| argument.logical_nulls());
-    let skipped = NullBuffer::union(skipped.as_ref(), left_out.as_ref());
-    let keys = match keys.is_empty() {
-        true => None,
-        false => Some(comparable(keys, element.directions)?),
-    };
-    let values = match element.distinct {
-        true => values.iter().map(one_form).collect(),
-        false => values.to_vec(),
-    };
-    let encoders = values.iter().map(Encoder::new).collect::<Result<Vec<_>>>()?;
-    let rows = argument.len();
-    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(rows + 1));
-    ends.push(0);
-    for row in 0..rows {
-        if skipped.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
-            let key = keys.as_ref().map(|keys| keys.row(row));
-            let key: &[u8] = key.as_ref().map_or(&[], |key| key.data());
-            if element.measured {
+/// Room for elements before their lengths are known.
+const ROOM_BYTES_MAX: usize = 1 << 20;
+
+/// Elements of a batch's records, which are made when they are wanted.
+#[derive(Debug)]
+pub(crate) struct Elements {
+    form: Element,
+    records: usize,
+    /// Sort keys, if elements have any.
+    keys: Option<Rows>,
+    values: Vec<ArrayRef>,
+    order: Order,
+    /// Records that make an element; `None`: all.
+    valid: Option<NullBuffer>,
+}
+
+/// Places of records in the order of all.
+#[derive(Debug)]
+enum Order {
+    Whole(BinaryArray),
+    /// Beginnings of the order, and the columns that decide between equal beginnings.
+    Heads(BinaryArray, Vec<ArrayRef>),
+}
+
+/// Elements of some records, consecutively.
+#[derive(Debug)]
+pub(crate) struct PackedElements {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl PackedElements {
+    /// The elements, and where each ends, from 0 on.
+    pub(crate) fn packed(&self) -> Packed<'_> {
+        Packed { offsets: &self.ends, bytes: &self.bytes }
+    }
+}
+
+impl Elements {
+    pub(crate) fn new(form: Element, argument: &ArrayRef, batch: &RecordBatch) -> Result<Elements> {
+        let columns = match (form.keys, argument.as_struct_opt()) {
+            (None, _) => vec![argument.clone()],
+            (Some(_), Some(row)) => row.columns().to_vec(),
+            (Some(_), None) => return Err(Error::Internal("arguments that are no row".into())),
+        };
+        let (keys, values) = columns.split_at(form.keys.unwrap_or(0).min(columns.len()));
+        let first = columns.first().filter(|_| form.skips_nulls);
+        let skipped = first.and_then(|column| column.logical_nulls());
+        // A row of arguments is NULL where a filter has left it out.
+        let left_out = form.keys.and_then(|_| argument.logical_nulls());
+        let valid = NullBuffer::union(skipped.as_ref(), left_out.as_ref());
+        let keys = match keys.is_empty() {
+            true => None,
+            false => Some(comparable(keys, form.directions)?),
+        };
+        let values = match form.distinct {
+            true => values.iter().map(one_form).collect(),
+            false => values.to_vec(),
+        };
+        let order = match of_heads(batch) {
+            Some((heads, columns)) => Order::Heads(heads.clone(), columns),
+            None => Order::Whole(order_of(batch)?.clone()),
+        };
+        let valid = valid.filter(|nulls| nulls.null_count() > 0);
+        Ok(Elements { form, records: argument.len(), keys, values, order, valid })
+    }
+
+    /// Records that make an element; `None`: all.
+    pub(crate) fn valid(&self) -> Option<&NullBuffer> {
+        self.valid.as_ref()
+    }
+
+    /// The sort key of a record.
+    #[inline]
+    pub(crate) fn sort_key(&self, record: usize) -> &[u8] {
+        // The data of a row live as long as the rows.
+        self.keys.as_ref().map_or(&[], |keys| keys.row(record).data())
+    }
+
+    /// The elements of some records.
+    pub(crate) fn make(&self, records: &[u32]) -> Result<PackedElements> {
+        let encoders = self.values.iter().map(Encoder::new).collect::<Result<Vec<_>>>()?;
+        let (heads, values) = match &self.order {
+            Order::Whole(order) => (order, None),
+            Order::Heads(heads, columns) => (heads, values_in_order(columns, Some(records))?),
+        };
+        let mut made =
+            PackedElements { bytes: Vec::new(), ends: Vec::with_capacity(records.len() + 1) };
+        made.ends.push(0);
+        for (at, record) in records.iter().enumerate() {
+            let (record, bytes) = (*record as usize, &mut made.bytes);
+            let key = self.sort_key(record);
+            if self.form.measured {
                 bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
             }
             bytes.extend_from_slice(key);
-            match element.last_first {
-                true => bytes.extend(order.value(row).iter().map(|byte| !byte)),
-                false => bytes.extend_from_slice(order.value(row)),
+            let start = bytes.len();
+            bytes.extend_from_slice(heads.value(record));
+            if let Some(values) = &values {
+                bytes.extend_from_slice(values.row(at).data());
+            }
+            if self.form.last_first {
+                bytes[start..].iter_mut().for_each(|byte| *byte = !*byte);
             }
             let start = bytes.len();
-            encoders.iter().for_each(|encoder| encoder.put(row, &mut bytes));
+            encoders.iter().for_each(|encoder| encoder.put(record, bytes));
             let length = (bytes.len() - start) as u32;
             bytes.extend_from_slice(&length.to_le_bytes());
+            if at == 0 {
+                // Others are about as long, unless this one is very long.
+                bytes.reserve((records.len() * bytes.len()).min(ROOM_BYTES_MAX));
+            }
+            made.ends.push(made.bytes.len());
         }
-        ends.push(payload::offset(bytes.len())?);
+        Ok(made)
     }
-    let nulls = skipped.filter(|nulls| nulls.null_count() > 0);
-    Ok(Arc::new(BinaryArray::try_new(OffsetBuffer::new(ends.into()), bytes.into(), nulls)?))
+
+    /// Makes elements of the rows of a block, as far as they may be among the best, and takes them
+    /// in.
+    pub(crate) fn enter(
+        &self,
+        slot: ValueSlot,
+        rows: &[u32],
+        picks: Option<&[u32]>,
+        block: &mut Block<'_>,
+    ) -> Result<()> {
+        let mut entering = Vec::new();
+        block.entering(slot, picks, |k| self.sort_key(rows[k] as usize), &mut entering);
+        if entering.is_empty() {
+            return Ok(());
+        }
+        let records: Vec<u32> = entering.iter().map(|k| rows[*k as usize]).collect();
+        let (made, next) = (self.make(&records)?, Cell::new(0));
+        // The block takes the elements in their order.
+        block.blob_bytes(slot, Some(&entering), |_| {
+            made.packed().bytes(next.replace(next.get() + 1))
+        });
+        Ok(())
+    }
+
+    /// A column of the elements of all records, or of `records`, which ascend. Other records have
+    /// empty elements.
+    pub(crate) fn column(&self, records: Option<&[u32]>) -> Result<ArrayRef> {
+        let all: Vec<u32>;
+        let records = match (records, &self.valid) {
+            (Some(records), _) => records,
+            (None, valid) => {
+                let makes = |row: &u32| valid.as_ref().is_none_or(|v| v.is_valid(*row as usize));
+                all = (0..self.records as u32).filter(makes).collect();
+                &all
+            }
+        };
+        let made = self.make(records)?;
+        let mut ends = Vec::with_capacity(self.records + 1);
+        for (record, end) in records.iter().zip(&made.ends) {
+            // The element before ends where this one begins.
+            ends.resize(*record as usize + 1, payload::offset(*end)?);
+        }
+        ends.resize(self.records + 1, payload::offset(made.bytes.len())?);
+        let ends = OffsetBuffer::new(ends.into());
+        Ok(Arc::new(BinaryArray::try_new(ends, made.bytes.into(), self.valid.clone())?))
+    }
 }
 
 /// The values of rows of arguments, NULL where a filter has left the row out.
@@ -241,7 +350,7 @@ pub(crate) fn drawn(column: &ArrayRef, order: &BinaryArray) -> Result<ArrayRef> 
 }
 
 /// Sort keys as bytes in the keys' order.
-pub(crate) fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<arrow::row::Rows> {
+pub(crate) fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<Rows> {
     let field = |(at, key): (usize, &ArrayRef)| {
         let (descending, nulls_first) = directions.of(at);
         let options = SortOptions { descending, nulls_first };

@@ -9,19 +9,24 @@ use arrow::datatypes::*;
 
 use millstream_state::{ValueKind, float_to_ordered};
 
-use crate::columns::elements::{self, Made};
+use crate::columns::elements::{self, Elements, Made};
+pub(crate) use crate::columns::order::TIMES;
+use crate::columns::order::order_of;
+pub(crate) use crate::columns::payload::Packed;
 use crate::columns::value::Value;
 use crate::dictionary;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 
-/// The column of a batch that has the event times of its rows, in microseconds.
-pub(crate) const TIMES: &str = "$time";
 /// Number of the column of event times, which is not in the batch.
 pub(crate) const TIMES_COLUMN: usize = usize::MAX;
 
+/// Elements of more bytes than this are made at once, where an error for too many leaves state as
+/// it is. A fraction of what Arrow's offsets count.
+const LATE_BYTES_MAX: usize = 256 << 20;
+
 /// An argument's values for one batch, converted for the argument's value.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Values {
     None,
     Signed(ScalarBuffer<i64>),
@@ -29,10 +34,11 @@ pub(crate) enum Values {
     Float(ScalarBuffer<f64>),
     Wide(ScalarBuffer<i128>),
     Bytes(ArrayRef),
+    Elements(Arc<Elements>),
 }
 
 /// Input of a value from a batch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Input {
     pub(crate) values: Values,
     /// Which rows take part; `None`: all.
@@ -97,11 +103,22 @@ impl Input {
         if let Some(argument) = &value.argument {
             let array = columns.evaluate(argument, batch)?;
             let array = match value.made {
-                Made::Element(element) => {
-                    elements::elements(element, &array, elements::order_of(batch)?)?
+                Made::Element(form) => {
+                    let elements = Elements::new(form, &array, batch)?;
+                    let few = array.get_array_memory_size() < LATE_BYTES_MAX;
+                    if matches!(value.kind, ValueKind::Best(_)) && few {
+                        let valid = elements.valid().map(|nulls| nulls.inner().clone());
+                        let mask =
+                            mask.map(|mask| valid.as_ref().map_or(mask.clone(), |v| &mask & v));
+                        return Ok(Input {
+                            mask: mask.or(valid),
+                            values: Values::Elements(Arc::new(elements)),
+                        });
+                    }
+                    elements.column(None)?
                 }
                 Made::Row => elements::rows(&array)?,
-                Made::Drawn => elements::drawn(&array, elements::order_of(batch)?)?,
+                Made::Drawn => elements::drawn(&array, order_of(batch)?)?,
                 _ => array,
             };
             if let Some(nulls) = array.logical_nulls().filter(|n| n.null_count() > 0) {
@@ -113,6 +130,23 @@ impl Input {
         }
         Ok(Input { values, mask })
     }
+}
+
+/// The inputs with made elements, of some rows, which ascend, or of all rows; `None` without
+/// elements to be made.
+pub(crate) fn made(inputs: &[Input], rows: Option<&[u32]>) -> Result<Option<Vec<Input>>> {
+    let is_late = |input: &Input| matches!(input.values, Values::Elements(_));
+    if !inputs.iter().any(is_late) {
+        return Ok(None);
+    }
+    let made = |input: &Input| match &input.values {
+        Values::Elements(elements) => {
+            let values = Values::Bytes(elements.column(rows)?);
+            Ok(Input { values, mask: input.mask.clone() })
+        }
+        _ => Ok(input.clone()),
+    };
+    inputs.iter().map(made).collect::<Result<_>>().map(Some)
 }
 
 /// Input of a value, either in a batch ([`Input`]) or in rows received from another worker.
@@ -151,21 +185,7 @@ pub(crate) enum View<'a> {
     Pairs(&'a [[u64; 2]]),
     Column(&'a ArrayRef),
     Packed(Packed<'a>),
-}
-
-/// Consecutive byte strings.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Packed<'a> {
-    /// Where each starts; and where the last one ends.
-    pub(crate) offsets: &'a [usize],
-    pub(crate) bytes: &'a [u8],
-}
-
-impl<'a> Packed<'a> {
-    #[inline]
-    pub(crate) fn bytes(&self, row: usize) -> &'a [u8] {
-        &self.bytes[self.offsets[row]..self.offsets[row + 1]]
-    }
+    Elements(&'a Elements),
 }
 
 impl Feed for Input {
@@ -186,6 +206,7 @@ impl Feed for Input {
             Values::Float(values) => View::Float(values),
             Values::Wide(values) => View::Wide(values),
             Values::Bytes(column) => View::Column(column),
+            Values::Elements(elements) => View::Elements(elements),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod inputs;
 pub mod keys;
 mod lists;
 mod moments;
+pub mod order;
 mod payload;
 pub mod records;
 pub mod select;

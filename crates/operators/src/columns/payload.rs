@@ -20,6 +20,21 @@ use crate::error::{Error, Result};
 /// Bytes of a length or a number of elements.
 const LENGTH_BYTES: usize = 4;
 
+/// Consecutive byte strings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packed<'a> {
+    /// Where each starts; and where the last one ends.
+    pub(crate) offsets: &'a [usize],
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Packed<'a> {
+    #[inline]
+    pub(crate) fn bytes(&self, row: usize) -> &'a [u8] {
+        &self.bytes[self.offsets[row]..self.offsets[row + 1]]
+    }
+}
+
 /// A column's values, ready to be written one by one.
 pub(super) struct Encoder<'a> {
     nulls: Option<NullBuffer>,
@@ -92,10 +107,11 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub(super) fn put(&self, row: usize, out: &mut Vec<u8>) {
         // The most frequent ones, without a call.
-        match (&self.nulls, &self.values) {
-            (None, Encoded::Eight(bytes)) => put_fixed::<8>(bytes, row, out),
-            (None, Encoded::Four(bytes)) => put_fixed::<4>(bytes, row, out),
-            (None, Encoded::Text(column)) => put_text(column.bytes(row), out),
+        let valid = self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        match &self.values {
+            Encoded::Eight(bytes) if valid => put_fixed::<8>(bytes, row, out),
+            Encoded::Four(bytes) if valid => put_fixed::<4>(bytes, row, out),
+            Encoded::Text(column) if valid => put_text(column.value_of(row), out),
             _ => self.put_any(row, out),
         }
     }

@@ -147,6 +147,31 @@ impl Gathered {
         Ok(())
     }
 
+    /// Appends some of the values that have been received.
+    pub(crate) fn append_picked<F: Feed>(&mut self, feed: &F, picks: &[u32]) -> Result<()> {
+        let rows = picks.iter().map(|row| *row as usize);
+        match (self.stored, feed.view()) {
+            (Stored::Word, View::Signed(values)) => {
+                self.words.extend(rows.map(|row| values[row] as u64));
+            }
+            (Stored::Wide, View::Pairs(pairs)) => {
+                self.wide.extend(rows.map(|row| read_i128(pairs[row][0], pairs[row][1])));
+            }
+            (Stored::Text | Stored::Encoded, View::Packed(packed)) => {
+                for row in rows {
+                    self.bytes.extend_from_slice(packed.bytes(row));
+                    self.offsets.push(self.bytes.len() as i64);
+                }
+            }
+            _ => return Err(damaged("a value of another form")),
+        }
+        match feed.takes_all() {
+            true => self.valid.append_n_non_nulls(picks.len()),
+            false => picks.iter().for_each(|row| self.valid.append(feed.takes(*row))),
+        }
+        Ok(())
+    }
+
     /// Appends values that are keys: `word` is where they stand among a row's `width` words, `bit`
     /// the one that is set in the first word where they are NULL.
     pub(crate) fn append_keys(

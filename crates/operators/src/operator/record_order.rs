@@ -7,28 +7,32 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, Int64Array, RecordBatch};
+use arrow::array::{BinaryArray, BinaryBuilder, Int64Array, RecordBatch};
 use arrow::buffer::{Buffer, OffsetBuffer};
-use arrow::row::{RowConverter, SortField};
 
+use crate::columns::order::{HEADS, ORDER, Ordering, values_in_order};
 use crate::columns::with_column;
 use crate::error::Result;
 use crate::operator::{Batch, Records, RowTimes, Rows};
 
-/// Columns of a batch's records, with the order of these where they are `ordered`.
+/// Columns of a batch's records, with the order of these as far as it is wanted.
 pub(super) fn with_order<'b>(
     rows: Cow<'b, RecordBatch>,
     batch: &Batch<'_>,
-    ordered: bool,
+    ordering: Ordering,
 ) -> Result<Cow<'b, RecordBatch>> {
-    if !ordered {
-        return Ok(rows);
-    }
-    let order = match &batch.rows {
-        Rows::Records(records) => of_records(batch.input, records),
-        Rows::Fired { rows, times, .. } => of_fired(batch.input, rows, times)?,
+    let (name, order) = match (&batch.rows, ordering) {
+        (_, Ordering::Nothing) => return Ok(rows),
+        (Rows::Records(records), _) => (ORDER, of_records(batch.input, records)),
+        (Rows::Fired { rows, times, .. }, Ordering::Whole) => {
+            let values = values_in_order(rows.columns(), None)?;
+            (ORDER, of_fired(batch.input, rows.num_rows(), times, values.as_ref()))
+        }
+        (Rows::Fired { rows, times, .. }, Ordering::Heads) => {
+            (HEADS, of_fired(batch.input, rows.num_rows(), times, None))
+        }
     };
-    Ok(Cow::Owned(with_column(&rows, "$order", Arc::new(order))?))
+    Ok(Cow::Owned(with_column(&rows, name, Arc::new(order))?))
 }
 
 /// Times as comparable bytes; no time comes first. The order of a record begins with its time.
@@ -77,27 +81,21 @@ fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {
     BinaryArray::new(OffsetBuffer::from_repeated_length(ORDER_BYTES, rows), order, None)
 }
 
-fn of_fired(input: usize, rows: &RecordBatch, times: &RowTimes) -> Result<BinaryArray> {
-    // Maps have no order: rows that differ in maps alone come in any order.
-    let field = |column: &&ArrayRef| SortField::new(column.data_type().clone());
-    let columns = rows.columns().iter();
-    let ordered = |column: &&ArrayRef| RowConverter::supports_fields(&[field(column)]);
-    let columns: Vec<&ArrayRef> = columns.filter(ordered).collect();
-    let converter = RowConverter::new(columns.iter().map(field).collect())?;
-    let columns: Vec<ArrayRef> = columns.into_iter().cloned().collect();
-    let values = match columns.is_empty() {
-        true => None,
-        false => Some(converter.convert_columns(&columns)?),
-    };
+fn of_fired(
+    input: usize,
+    rows: usize,
+    times: &RowTimes,
+    values: Option<&arrow::row::Rows>,
+) -> BinaryArray {
     let (mut order, mut head) = (BinaryBuilder::new(), Vec::new());
-    for row in 0..rows.num_rows() {
+    for row in 0..rows {
         head.clear();
         head.extend_from_slice(&time_bytes(times.at(row)));
         head.extend_from_slice(&(input as u16).to_be_bytes());
-        if let Some(values) = &values {
+        if let Some(values) = values {
             head.extend_from_slice(values.row(row).data());
         }
         order.append_value(&head);
     }
-    Ok(order.finish())
+    order.finish()
 }

@@ -1,5 +1,7 @@
 //! Writing rows: as sections, into as many words as there are.
 
+use std::ops::Range;
+
 use arrow::array::ArrayRef;
 
 use super::format::{
@@ -10,6 +12,9 @@ use crate::columns::inputs::{Feed, Input, View};
 use crate::columns::keys::{VarColumn, range_of};
 use crate::error::{Error, Result};
 use crate::windowing::SliceId;
+
+/// Rows whose length is looked at together.
+const PORTION_ROWS: usize = 128;
 
 /// Rows to be sent, which share a slice and a receiver.
 #[derive(Clone, Copy)]
@@ -46,21 +51,25 @@ impl Format {
             let count = room.checked_div(row_words).unwrap_or(usize::MAX).min(rows.picked.len());
             return (count, HEAD_WORDS + count * row_words);
         }
-        // As many as fit if all are alike, and fewer until they do: the caller goes on with the
-        // rest.
-        let mut count = rows.picked.len();
-        loop {
-            let words = count * row_words + self.var_bytes(rows, count).div_ceil(8);
-            if words <= room || count == 0 {
-                return (count, HEAD_WORDS + words);
+        // Portions of rows, smaller ones as soon as one does not fit: of many rows, most are not
+        // looked at here.
+        let most = room.checked_div(row_words).unwrap_or(usize::MAX).min(rows.picked.len());
+        let (mut count, mut bytes, mut portion) = (0, 0, PORTION_ROWS);
+        while count < most && portion > 0 {
+            let end = (count + portion).min(most);
+            let longer = bytes + self.var_bytes(rows, count..end);
+            if end * row_words + longer.div_ceil(8) <= room {
+                (count, bytes) = (end, longer);
+            } else {
+                portion = (end - count) / 2;
             }
-            count = (count * room / words).min(count - 1);
         }
+        (count, HEAD_WORDS + count * row_words + bytes.div_ceil(8))
     }
 
-    /// Bytes of variable length in the first `count` rows.
-    fn var_bytes(&self, rows: &Outgoing<'_>, count: usize) -> usize {
-        let picked = &rows.picked[..count];
+    /// Bytes of variable length in some of the rows.
+    fn var_bytes(&self, rows: &Outgoing<'_>, range: Range<usize>) -> usize {
+        let picked = &rows.picked[range.clone()];
         let mut bytes = 0;
         for (var, column) in rows.vars.iter().enumerate() {
             bytes += match self.var_keys.get(var) {
@@ -69,7 +78,7 @@ impl Format {
                     let length = |k: &u32| words[*k as usize * self.key_words] >> 32;
                     picked.iter().map(length).sum::<u64>() as usize
                 }
-                None => (0..count).map(|k| column.bytes(rows.row(k)).len()).sum(),
+                None => range.clone().map(|k| column.bytes(rows.row(k)).len()).sum::<usize>(),
             };
         }
         bytes
@@ -185,7 +194,7 @@ impl Format {
                     *out = column.map_or(0, |column| column.bytes(rows.row(k)).len() as u64);
                 }
             }
-            View::None | View::Pairs(_) | View::Packed(_) => {
+            View::None | View::Pairs(_) | View::Packed(_) | View::Elements(_) => {
                 return Err(Error::Internal("an argument that cannot be exchanged".into()));
             }
         }
@@ -199,11 +208,8 @@ impl Format {
         }
         let (out, mut end) = (bytes_of_mut(out), 0);
         for column in rows.vars {
-            for k in 0..rows.picked.len() {
-                let bytes = column.bytes(rows.row(k));
-                out[end..end + bytes.len()].copy_from_slice(bytes);
-                end += bytes.len();
-            }
+            let places = (0..rows.picked.len()).map(|k| rows.row(k));
+            end += column.copy(places, &mut out[end..]);
         }
     }
 }

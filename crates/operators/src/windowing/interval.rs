@@ -4,19 +4,21 @@ use super::{SliceId, Windowing, WindowingKind};
 use crate::event_time::USABLE;
 
 impl Windowing {
-    /// The slices of an interval join whose rows may meet a row of the side that is not the anchor,
-    /// with a time between these.
-    pub(crate) fn slices_meeting(
-        &self,
-        earliest: i64,
-        latest: i64,
-    ) -> impl Iterator<Item = SliceId> {
+    /// The first start, and the last, of the slices of an interval join whose rows may meet a row
+    /// of the side that is not the anchor, with a time between these.
+    pub(crate) fn starts_meeting(&self, earliest: i64, latest: i64) -> (i64, i64) {
         let (before_us, after_us) = match self.kind {
             WindowingKind::Interval(interval) => (interval.before_us, interval.after_us),
             _ => (0, 0),
         };
         let first = self.slice_of(earliest.saturating_sub(after_us).clamp(-USABLE, USABLE)).start;
         let last = latest.saturating_add(before_us).clamp(-USABLE, USABLE);
+        let size_us = self.slices.as_ref().map_or(1, |slices| slices.size_us).max(1);
+        (first, if first <= last { last - last.saturating_sub(first) % size_us } else { last })
+    }
+
+    /// The slices with these starts.
+    pub(crate) fn slices_from(&self, (first, last): (i64, i64)) -> impl Iterator<Item = SliceId> {
         let size_us = self.slices.as_ref().map_or(1, |slices| slices.size_us);
         let starts = (first..=last).step_by(usize::try_from(size_us).unwrap_or(usize::MAX));
         starts.map(|start| if self.is_whole() { SliceId::WHOLE } else { SliceId(start) })

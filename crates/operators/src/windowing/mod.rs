@@ -21,7 +21,7 @@
 //!
 //! - Interval joins: a slice is as many rows of the anchor side as its time has, and fires as a
 //!   window when all is there that these rows may meet. Rows of the other side update several
-//!   slices ([`Windowing::slices_meeting`]).
+//!   slices ([`Windowing::starts_meeting`]).
 //!
 //! All times are in microseconds. The arithmetic does not overflow for usable times
 //! ([`USABLE`](crate::event_time::USABLE)).

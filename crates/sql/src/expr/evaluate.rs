@@ -20,7 +20,7 @@ use millstream_contract::{compare::CompareColumn, pruning::AnyOf};
 use crate::expr::implied::{comparison, implied};
 use crate::expr::scalars::{
     BoundedCall, ChoiceExpr, PickExpr, TooMuchText, bounded_array, compare_far, is_field,
-    text_bytes,
+    makes_row, picks, text_bytes,
 };
 use crate::expr::widest::{Widest, check_digits};
 use crate::expr::{
@@ -72,11 +72,20 @@ pub(crate) fn compile(
     let data_type = physical.data_type(schema.as_arrow())?;
     let implied = implied(&physical, schema.as_arrow());
     let text = sql_text(expr);
-    let is_field = is_field(&physical);
-    let picks = physical.is::<Composed<PickExpr>>() && data_type.is_primitive();
-    let is_there = is_field || picks;
+    let is_field = is_field(&physical) || shares_values(&physical, schema.as_arrow());
+    let is_there = is_field || picks(&physical, schema.as_arrow());
     let compiled = Compiled { physical, text, data_type, implied, is_field, is_there };
     Ok(EngineExpr::Computed(Arc::new(compiled)))
+}
+
+/// Whether an expression makes a row of columns and fields, whose values the row shares, or of
+/// picked values of a fixed length.
+fn shares_values(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() else { return false };
+    let is_there = |part: &Arc<dyn PhysicalExpr>| {
+        part.downcast_ref::<Column>().is_some() || is_field(part) || picks(part, schema)
+    };
+    makes_row(call.fun()) && !call.args().is_empty() && call.args().iter().all(is_there)
 }
 
 /// `column op constant` on integers, which the engine does faster than a general expression.

@@ -10,8 +10,10 @@ use millstream_cpu::{Level, level};
 
 use crate::memory::arena::Arena;
 use crate::memory::numbers::read_i128;
+use crate::memory::prefetch::prefetch;
 use crate::table::hot::{Aside, frequent};
 use crate::table::layout::{RowLayout, ValueSlot};
+use crate::values::best;
 use crate::values::blobs;
 use crate::values::float_sum;
 use crate::values::histogram;
@@ -347,6 +349,45 @@ impl<'t> Block<'t> {
         self.each(slot, picks, |place, k, arena| {
             blobs::take_bytes(slot.kind, take(place), arena, value(k));
         });
+    }
+
+    /// Finds the positions whose elements, by their sort keys, may be among the best of their rows,
+    /// so that no other elements need be made. Of a row that keeps one element, consecutive
+    /// positions are compared with each other first.
+    pub fn entering<'v>(
+        &self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        sort_key: impl Fn(usize) -> &'v [u8],
+        entering: &mut Vec<u32>,
+    ) {
+        assert!(slot.word + slot.kind.words() <= self.layout.row_words());
+        let ValueKind::Best(wanted) = slot.kind else { return };
+        // SAFETY: see `count`; the block is borrowed, and nothing changes its rows meanwhile.
+        let word = |k: usize| unsafe { *self.places[k].wrapping_add(slot.word) };
+        let count = picks.map_or(self.places.len(), <[u32]>::len);
+        let position = |at: usize| picks.map_or(at, |picks| picks[at] as usize);
+        if self.arena.used_bytes() > CACHED_BYTES {
+            for at in 0..count {
+                prefetch(self.arena.place(word(position(at))));
+            }
+        }
+        entering.clear();
+        let (mut place, mut first, mut least) = (std::ptr::null_mut(), 0, &[][..]);
+        for k in (0..count).map(position) {
+            let key = sort_key(k);
+            let same = wanted.keeps_one() && self.places[k] == place && first < entering.len();
+            if same && key > least || !same && !best::may_enter(word(k), self.arena, key) {
+                continue;
+            }
+            if !same {
+                (place, first) = (self.places[k], entering.len());
+            } else if key < least {
+                entering.truncate(first);
+            }
+            least = key;
+            entering.push(k as u32);
+        }
     }
 
     /// Takes words into a blob: hashes, or the numbers of buckets.

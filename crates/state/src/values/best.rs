@@ -5,12 +5,14 @@
 //! `DENSE_RANK` bounds are elements by their sort keys, so they keep all peers of the last one.
 //!
 //! The blob has a head of three numbers of four bytes: how many elements there are, how many of
-//! them stand in order at its beginning since it was last pruned, and where the last of these
-//! stands if no element behind it is wanted any more (0: any may be). Elements follow as in a list.
+//! them have stood at its beginning since it was last pruned, and where the last of these in their
+//! order stands if no element behind it is wanted any more (0: any may be). Elements follow as in a
+//! list, the last one first: a look at the head brings the element that new ones are compared with.
 //! New ones are put behind, until there are half as many more; then the blob is pruned. What it
 //! keeps depends on the set of elements alone, so merging is associative and commutative. Where all
 //! elements are wanted ([`Wanted::keeps_all`]), they are put behind each other, and nothing is
-//! pruned.
+//! pruned. Where a single element is wanted ([`Wanted::keeps_one`]), a lesser element takes its
+//! place.
 
 use crate::memory::arena::Arena;
 use crate::values::blob::{append, blob_bytes, bytes_mut, number_at, replace, resize};
@@ -35,6 +37,11 @@ impl Wanted {
     /// Whether all elements are wanted.
     pub(crate) fn keeps_all(self) -> bool {
         self.counted == Counted::Elements && self.limit == u32::MAX
+    }
+
+    /// Whether one element is wanted.
+    pub(crate) fn keeps_one(self) -> bool {
+        self.counted == Counted::Elements && self.limit == 1
     }
 
     /// How many of some sorted elements are wanted, and whether none that follows them is.
@@ -105,6 +112,12 @@ pub(crate) fn add(wanted: Wanted, word: &mut u64, arena: &mut Arena, element: &[
             place.copy_from_slice(element);
         });
     }
+    if !may_enter(*word, arena, sort_key(element)) {
+        return;
+    }
+    if wanted.keeps_one() {
+        return keep_least(word, arena, element);
+    }
     if *word == NO_BYTES {
         let mut first = Vec::with_capacity(HEAD_BYTES + LENGTH_BYTES + element.len());
         first.resize(HEAD_BYTES, 0);
@@ -115,17 +128,45 @@ pub(crate) fn add(wanted: Wanted, word: &mut u64, arena: &mut Arena, element: &[
         return prune_if_many(wanted, word, arena);
     }
     let bytes = blob_bytes(*word, arena);
-    let last = number_at(bytes, 8);
-    if last > 0 {
-        let last = list_elements(bytes.get(last..).unwrap_or_default()).next().unwrap_or_default();
-        if !wanted.may_take(element, last) {
-            return;
-        }
+    if last_of(bytes).is_some_and(|last| !wanted.may_take(element, last)) {
+        return;
     }
     let count = number_at(bytes, 0) as u32 + 1;
     list::add(word, arena, element);
     bytes_mut(*word, arena)[..4].copy_from_slice(&count.to_le_bytes());
     prune_if_many(wanted, word, arena);
+}
+
+/// The last element that is wanted, if no element behind it is.
+fn last_of(bytes: &[u8]) -> Option<&[u8]> {
+    let last = Some(number_at(bytes, 8)).filter(|last| *last > 0)?;
+    list_elements(bytes.get(last..)?).next()
+}
+
+/// Whether an element with this sort key may be wanted. Elements with equal sort keys may be.
+#[inline]
+pub(crate) fn may_enter(word: u64, arena: &Arena, key: &[u8]) -> bool {
+    last_of(blob_bytes(word, arena)).is_none_or(|last| key <= sort_key(last))
+}
+
+/// Puts an element in the place of the one that there is, if it is less.
+fn keep_least(word: &mut u64, arena: &mut Arena, element: &[u8]) {
+    let bytes = blob_bytes(*word, arena);
+    if last_of(bytes).is_some_and(|last| comparable(last) <= comparable(element)) {
+        return;
+    }
+    resize(word, arena, HEAD_BYTES + LENGTH_BYTES + element.len(), false);
+    let (head, kept) = bytes_mut(*word, arena).split_at_mut(HEAD_BYTES);
+    write_head(head, [1, 1, HEAD_BYTES as u32]);
+    let (length, place) = kept.split_at_mut(LENGTH_BYTES);
+    length.copy_from_slice(&(element.len() as u32).to_le_bytes());
+    place.copy_from_slice(element);
+}
+
+fn write_head(head: &mut [u8], numbers: [u32; 3]) {
+    for (place, number) in head.chunks_exact_mut(4).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
 }
 
 /// Puts elements behind those that a blob has, in as many bytes.
@@ -154,17 +195,14 @@ fn prune_if_many(wanted: Wanted, word: &mut u64, arena: &mut Arena) {
     }
     let sorted = sorted(bytes);
     let (kept, full) = wanted.prune(&sorted);
-    let mut pruned = vec![0; HEAD_BYTES];
-    let mut last = 0;
-    for element in &sorted[..kept] {
-        last = pruned.len() as u32;
+    let mut pruned = Vec::with_capacity(bytes.len());
+    pruned.resize(HEAD_BYTES, 0);
+    for element in sorted[..kept].iter().rev() {
         pruned.extend_from_slice(&(element.len() as u32).to_le_bytes());
         pruned.extend_from_slice(element);
     }
-    let numbers = [kept as u32, kept as u32, if full { last } else { 0 }];
-    for (place, number) in pruned.chunks_exact_mut(4).zip(numbers) {
-        place.copy_from_slice(&number.to_le_bytes());
-    }
+    let last = if full { HEAD_BYTES as u32 } else { 0 };
+    write_head(&mut pruned[..HEAD_BYTES], [kept as u32, kept as u32, last]);
     replace(word, arena, &pruned);
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn resize(word: &mut u64, arena: &mut Arena, len: usize, spare: bool)
             arena.alloc_words(room - capacity);
             arena.note_blob(1 + room);
             arena.words_mut(*word as u32, 1)[0] = (room as u64) << 32 | len as u64;
-            return clear_from(*word, arena, old_len);
+            return clear(*word, arena, old_len, 8 * capacity);
         }
         let offset = arena.alloc_words(1 + room);
         arena.note_blob(1 + room);
@@ -78,12 +78,14 @@ pub(crate) fn resize(word: &mut u64, arena: &mut Arena, len: usize, spare: bool)
         return;
     }
     arena.words_mut(*word as u32, 1)[0] = (capacity as u64) << 32 | len as u64;
-    clear_from(*word, arena, old_len);
+    clear(*word, arena, old_len, len);
 }
 
-/// Zeros what is behind the first `start` bytes of a blob.
-fn clear_from(word: u64, arena: &mut Arena, start: usize) {
-    if let Some(rest) = bytes_mut(word, arena).get_mut(start..) {
+/// Zeros the bytes of a blob from `start` to `end`, as far as it has them. A fresh place has zeros.
+fn clear(word: u64, arena: &mut Arena, start: usize, end: usize) {
+    let bytes = bytes_mut(word, arena);
+    let end = end.min(bytes.len());
+    if let Some(rest) = bytes.get_mut(start..end) {
         rest.fill(0);
     }
 }

@@ -108,6 +108,12 @@ fn update_values(
                     let valued: Vec<Vec<u8>> = rows.iter().map(|row| valued(&row.1)).collect();
                     block.blob_bytes(*slot, None, |k| &valued[k]);
                 }
+                // Elements that cannot enter by their sort keys need not be there.
+                ValueKind::Best(_) if rows.len() % 2 == 0 => {
+                    let mut entering = Vec::new();
+                    block.entering(*slot, None, |k| rows[k].1.0.as_bytes(), &mut entering);
+                    block.blob_bytes(*slot, Some(&entering), |k| &elements[k]);
+                }
                 _ => block.blob_bytes(*slot, None, |k| &elements[k]),
             }
         }

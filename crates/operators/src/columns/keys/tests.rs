@@ -136,4 +136,14 @@ fn keys_of_a_dictionary_are_those_of_its_texts() {
     let column = VarColumn::new(&repeated).expect("texts");
     let bytes: Vec<&[u8]> = (0..5).map(|row| column.bytes(row)).collect();
     assert_eq!(bytes, some.map(|text| text.unwrap_or_default().as_bytes()));
+    // Rows that follow each other are copied together, without leftovers below NULLs.
+    let columns = columns();
+    for column in columns.iter().filter_map(VarColumn::new).chain([column]) {
+        for rows in [&[0, 1, 2, 3, 4, 5][..], &[0, 2, 3, 5], &[3, 2, 2, 0], &[1], &[]] {
+            let mut out = [0; 256];
+            let length = column.copy(rows.iter().copied(), &mut out);
+            let expected: Vec<&[u8]> = rows.iter().map(|row| column.bytes(*row)).collect();
+            assert_eq!(out[..length], expected.concat(), "{rows:?}");
+        }
+    }
 }

@@ -65,16 +65,46 @@ impl<'a> VarColumn<'a> {
         if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
             return &[];
         }
+        self.value_of(row)
+    }
+
+    /// The bytes of a row that is not NULL.
+    #[inline]
+    pub(crate) fn value_of(&self, row: usize) -> &'a [u8] {
         self.value(self.keys.map_or(row, |keys| keys[row] as usize))
+    }
+
+    /// Copies the bytes of some rows, one row behind the other, and returns how many there are.
+    /// Consecutive rows are copied together.
+    pub(crate) fn copy(&self, rows: impl Iterator<Item = usize>, out: &mut [u8]) -> usize {
+        let valid = |row: &usize| self.nulls.is_none_or(|nulls| nulls.is_valid(*row));
+        let (mut rows, mut end) = (rows.filter(valid).peekable(), 0);
+        while let Some(first) = rows.next() {
+            let mut last = first;
+            while self.keys.is_none() && rows.next_if_eq(&(last + 1)).is_some() {
+                last += 1;
+            }
+            let place = self.keys.map_or(first, |keys| keys[first] as usize);
+            let bytes = self.values(place, place + last - first);
+            out[end..end + bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+        }
+        end
     }
 
     /// The bytes that stand at `place`, which are a row's, or the value of a dictionary.
     #[inline]
     fn value(&self, place: usize) -> &'a [u8] {
+        self.values(place, place)
+    }
+
+    /// The bytes that stand at the places from `first` to `last`.
+    #[inline]
+    fn values(&self, first: usize, last: usize) -> &'a [u8] {
         // Arrow's arrays check their offsets when they are made: none is negative.
         let (start, end) = match self.offsets {
-            Offsets::Short(offsets) => (offsets[place] as usize, offsets[place + 1] as usize),
-            Offsets::Long(offsets) => (offsets[place] as usize, offsets[place + 1] as usize),
+            Offsets::Short(offsets) => (offsets[first] as usize, offsets[last + 1] as usize),
+            Offsets::Long(offsets) => (offsets[first] as usize, offsets[last + 1] as usize),
         };
         &self.values[start..end]
     }

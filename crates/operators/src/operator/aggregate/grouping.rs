@@ -13,6 +13,7 @@ use millstream_state::{ChunkPool, Keys, NoVarKeys, RowLayout, Scratch, Table, ha
 use crate::columns::aggregates::{Aggregates, TIMES_COLUMN};
 use crate::columns::inputs::{Input, times_in, true_mask};
 use crate::columns::keys::{KeyCodec, is_variable};
+use crate::columns::order::{Ordering, of_heads};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
@@ -43,8 +44,8 @@ pub struct Grouping {
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
     pub(crate) texts: Vec<usize>,
     pub(crate) computes_texts: bool,
-    /// Whether what it evaluates must have an order ([`with_order`]).
-    pub(super) is_ordered: bool,
+    /// The order of rows that arguments need.
+    pub(super) order: Ordering,
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
@@ -121,7 +122,7 @@ impl Grouping {
             call.arguments.iter().map(|argument| &argument.expr).chain(&call.filter)
         });
         Ok(Grouping {
-            is_ordered: aggregates.is_ordered(),
+            order: aggregates.order(),
             window_word,
             codec,
             aggregates,
@@ -199,7 +200,7 @@ impl Grouping {
             None => Timed::Nothing,
         };
         let rows = with_times(batch, &self.windowing, wanted)?;
-        with_order(rows, batch, self.is_ordered)
+        with_order(rows, batch, self.order)
     }
 
     /// Finds the rows of a batch that pass a filter and count, slice by slice; see
@@ -226,8 +227,11 @@ impl Grouping {
         }
         texts::begin();
         let taken;
-        let records = if self.computed && counted < records.num_rows() {
-            let read = self.reads.as_ref().map(|reads| reads.of(records)).transpose()?;
+        let few = self.order != Ordering::Nothing && 4 * counted < records.num_rows();
+        let records = if few || self.computed && counted < records.num_rows() {
+            // The order of fired rows goes by all columns in the end.
+            let reads = self.reads.as_ref().filter(|_| of_heads(records).is_none());
+            let read = reads.map(|reads| reads.of(records)).transpose()?;
             taken = take_out(read.as_ref().unwrap_or(records), by_slice, counted)?;
             &taken
         } else {

@@ -25,6 +25,7 @@ use super::{
     Room, SavedRows, SealSlice, Step, Updated,
 };
 use crate::budget::Usage;
+use crate::columns::inputs::made;
 use crate::error::{Contents, Error, Result};
 use crate::operator::counted::Buffers;
 use crate::operator::finish::Finisher;
@@ -98,8 +99,9 @@ impl super::Program for AggregateProgram {
         let passing = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
         let rows = self.grouping.columns(batch)?;
         let evaluated = self.grouping.evaluate(&rows, &mut by_slice)?;
-        let keyed = |(keys, arguments)| Keyed { side: 0, keys, arguments, by_slice };
-        Ok((passing, evaluated.map(keyed)))
+        let Some((keys, arguments)) = evaluated else { return Ok((passing, None)) };
+        let arguments = made(&arguments, None)?.unwrap_or(arguments);
+        Ok((passing, Some(Keyed { side: 0, keys, arguments, by_slice })))
     }
 
     /// All inputs show it the same columns.

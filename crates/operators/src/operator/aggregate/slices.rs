@@ -198,14 +198,14 @@ impl Slices {
             let keys = grouping.codec.encode(input.keys, rows, hashed, &mut self.block);
             if tables == 1 {
                 let to = if is_joint { To::All(self.leaders.own(self.me)) } else { To::Primary };
-                update.rows(to, rows, keys);
+                update.rows(to, rows, keys)?;
                 continue;
             }
             self.routed.sort(&self.leaders, rows, keys, !update.is_direct());
             for leader in 0..leaders {
                 let (rows, keys) = self.routed.of(leader);
                 if leader == self.me && !rows.is_empty() {
-                    update.rows(To::Primary, rows, keys);
+                    update.rows(To::Primary, rows, keys)?;
                 } else if !rows.is_empty() {
                     update.foreign(leader, rows, keys)?;
                 }
@@ -259,7 +259,7 @@ impl Slices {
             let mut block = slice.primary.update(&keys, &mut self.pool, &mut self.scratch);
             let positions = &self.positions[first..end];
             let (aggregates, layout) = (&grouping.aggregates, &self.layout);
-            aggregates.update(layout, &feeds, positions, &mut block, &mut self.picks);
+            aggregates.update(layout, &feeds, positions, &mut block, &mut self.picks)?;
         }
         Ok(())
     }

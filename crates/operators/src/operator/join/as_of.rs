@@ -10,8 +10,8 @@ use arrow::array::{
 use arrow::compute::{cast, interleave, take};
 use arrow::datatypes::{Int64Type, SchemaRef};
 
-use super::gathered::SideColumns;
 use super::program::JoinProgram;
+use super::sides::SideColumns;
 use super::slice::{Sought, VersionsOfSlice, orders};
 use super::versions::{At, Versions};
 use crate::columns::inputs::true_mask;

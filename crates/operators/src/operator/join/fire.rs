@@ -8,14 +8,14 @@
 use arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
 };
-use arrow::compute::{cast, filter, filter_record_batch, take};
+use arrow::compute::{cast, filter, take};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 
 use super::bags::Bags;
-use super::gathered::{Gathering, SideColumns};
+use super::gathered::Gathering;
 use super::pairs::{Built, PAIRS_MAX, Pairs, Probed};
 use super::program::JoinProgram;
-use super::sides::{JoinSide, Kept};
+use super::sides::{JoinSide, Kept, SideColumns};
 use super::slice::VersionsOfSlice;
 use super::versions::Versions;
 use crate::columns::inputs::true_mask;
@@ -37,15 +37,34 @@ pub(super) struct FiringJoin {
     live_bytes: usize,
     /// The number of the side with fewer rows.
     small: usize,
+    sifted: Sifted,
     reader: Reader,
     phase: Phase,
     pairs: Pairs,
     result: ResultRows,
 }
 
+/// How many rows of the large side have been read, and how many of these may have a partner.
+#[derive(Default)]
+struct Sifted {
+    rows: usize,
+    kept: usize,
+}
+
+impl Sifted {
+    /// Whether a look-up before a row is read is likely to save more than its cost.
+    fn pays(&self) -> bool {
+        2 * self.kept <= self.rows
+    }
+
+    fn add(&mut self, rows: usize, kept: usize) {
+        (self.rows, self.kept) = (self.rows + rows, self.kept + kept);
+    }
+}
+
 enum Phase {
     /// The small side is being read.
-    Building(Gathering),
+    Building(Gathering<'static>),
     /// Of a temporal join: rows of the left side look for their versions.
     AsOf(VersionsOfSlice),
     /// The other one's rows are looked up.
@@ -81,8 +100,8 @@ impl FiringJoin {
         let reader = Reader::new(program.sides[0].format.clone());
         let phase = Phase::Building(Gathering::new(&program.sides[small], rows[small]));
         let result = ResultRows::bounded(program.bounds_of(window), PAIRS_MAX.max(READ_ROWS));
-        let pairs = Pairs::default();
-        Some(FiringJoin { window, rest, live_bytes, small, reader, phase, pairs, result })
+        let (pairs, sifted) = Default::default();
+        Some(FiringJoin { window, rest, live_bytes, small, sifted, reader, phase, pairs, result })
     }
 
     pub(super) fn firing(&self) -> Firing {
@@ -168,7 +187,7 @@ impl FiringJoin {
                 Ok(None)
             }
             Phase::AsOf(slice) => self.as_of(program, slice, bags, versions),
-            Phase::Probing(mut built, None) => {
+            Phase::Probing(built, None) => {
                 if self.rest[large].is_empty() {
                     self.phase = match program.gives_late(small) {
                         true => Phase::Unmatched(built, 0),
@@ -176,14 +195,7 @@ impl FiringJoin {
                     };
                     return Ok(None);
                 }
-                let side = &program.sides[large];
-                let mut gathering = Gathering::new(side, READ_ROWS);
-                self.read(program, large, &mut gathering, bags)?;
-                let marks = program.gives_late(large);
-                let probed = Probed::new(side, gathering.finish(side)?, &built, marks);
-                let (rows, probed) = self.probe(program, &mut built, probed)?;
-                self.phase = Phase::Probing(built, probed);
-                Ok(rows)
+                self.look_up(program, built, bags)
             }
             Phase::Probing(mut built, Some(probed)) => {
                 let (rows, probed) = self.probe(program, &mut built, probed)?;
@@ -201,6 +213,36 @@ impl FiringJoin {
             }
             Phase::Over => Ok(None),
         }
+    }
+
+    /// Reads the next rows of the large side, and looks them up.
+    fn look_up(
+        &mut self,
+        program: &JoinProgram,
+        mut built: Built,
+        bags: &mut Bags,
+    ) -> Result<Option<RecordBatch>> {
+        let large = 1 - self.small;
+        let side = &program.sides[large];
+        // Rows without a partner are not even read, where nothing is given of them.
+        let marks = program.gives_late(large);
+        let sifts = !marks && self.sifted.pays();
+        let mut gathering = match sifts {
+            true => Gathering::among(side, &built),
+            false => Gathering::new(side, READ_ROWS),
+        };
+        let read = self.read(program, large, &mut gathering, bags)?;
+        if sifts {
+            self.sifted.add(read, gathering.rows());
+            if gathering.rows() == 0 {
+                self.phase = Phase::Probing(built, None);
+                return Ok(None);
+            }
+        }
+        let probed = Probed::new(side, gathering.finish(side)?, &built, marks);
+        let (rows, probed) = self.probe(program, &mut built, probed)?;
+        self.phase = Phase::Probing(built, probed);
+        Ok(rows)
     }
 
     /// The next rows of the left side with their versions. When there are no more, the versions of
@@ -224,14 +266,14 @@ impl FiringJoin {
         Ok(rows)
     }
 
-    /// Reads the next buffers of a side.
+    /// Reads the next buffers of a side; returns how many rows these have.
     fn read(
         &mut self,
         program: &JoinProgram,
         side: usize,
-        gathering: &mut Gathering,
+        gathering: &mut Gathering<'_>,
         bags: &mut Bags,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let mut read = 0;
         while read < READ_ROWS
             && let Some(rows) = self.rest[side].pop()
@@ -240,7 +282,7 @@ impl FiringJoin {
             read += rows.rows();
             bags.reuse(rows);
         }
-        Ok(())
+        Ok(read)
     }
 
     /// Looks the next rows up. When all have been looked up, those without a partner are given, if
@@ -277,17 +319,16 @@ impl FiringJoin {
         let Pairs { probed: probed_rows, built: built_rows } = std::mem::take(&mut self.pairs);
         let (mut probed_rows, mut built_rows) =
             (UInt32Array::from(probed_rows), UInt32Array::from(built_rows));
-        let mut pairs = None;
         if let Some(condition) = &program.condition {
             let probed = (&probed.columns, Some(&probed_rows));
             let built = (&built.columns, Some(&built_rows));
-            let rows = self.batch(program, (&program.pair, true), probed, built)?;
+            let looked_at = program.looked_at.as_deref();
+            let rows = self.batch((&program.compared, true), looked_at, probed, built, program)?;
             let mask = true_mask(condition, &rows)?.into();
             let kept = |rows: &UInt32Array| -> Result<UInt32Array> {
                 Ok(filter(rows, &mask)?.as_primitive::<UInt32Type>().clone())
             };
             (probed_rows, built_rows) = (kept(&probed_rows)?, kept(&built_rows)?);
-            pairs = Some(filter_record_batch(&rows, &mask)?);
         }
         let mark = |matched: &mut Vec<bool>, rows: &UInt32Array| {
             if !matched.is_empty() {
@@ -299,12 +340,9 @@ impl FiringJoin {
         if !program.kind.gives_pairs() || built_rows.is_empty() {
             return Ok(None);
         }
-        if let Some(pairs) = pairs {
-            return Ok(Some(with_schema(&pairs, &program.fired)?));
-        }
         let probed = (&probed.columns, Some(&probed_rows));
         let built = (&built.columns, Some(&built_rows));
-        let rows = self.batch(program, (&program.fired, true), probed, built)?;
+        let rows = self.batch((&program.fired, true), None, probed, built, program)?;
         self.pairs = Pairs { probed: into_vec(probed_rows), built: into_vec(built_rows) };
         Ok(Some(rows))
     }
@@ -330,17 +368,18 @@ impl FiringJoin {
         // The first is of the large side.
         let (large, small) = if side == self.small { (other, own) } else { (own, other) };
         let both = program.kind.gives_pairs();
-        self.batch(program, (&program.fired, both), large, small).map(Some)
+        self.batch((&program.fired, both), None, large, small, program).map(Some)
     }
 
     /// Rows of the large side next to rows of the small one, `None` for NULLs: the columns of
-    /// `both`, or of the left side alone.
+    /// `both`, or of the left side alone. Of `looked_at`, if given, other columns are NULL.
     fn batch(
         &self,
-        program: &JoinProgram,
         (schema, both): (&SchemaRef, bool),
+        looked_at: Option<&[usize]>,
         large: (&SideColumns, Option<&UInt32Array>),
         small: (&SideColumns, Option<&UInt32Array>),
+        program: &JoinProgram,
     ) -> Result<RecordBatch> {
         let [left, right] = if self.small == 0 { [small, large] } else { [large, small] };
         let count = left.1.or(right.1).map_or(0, |places| places.len());
@@ -350,6 +389,10 @@ impl FiringJoin {
         for ((rows, places), side) in sides.take(if both { 2 } else { 1 }) {
             for column in 0..side.shown {
                 let field = schema.field(columns.len());
+                if looked_at.is_some_and(|looked_at| !looked_at.contains(&columns.len())) {
+                    columns.push(new_null_array(field.data_type(), count));
+                    continue;
+                }
                 columns.push(match (places, shared.column(side.columns[column].kept)?) {
                     (None, _) => new_null_array(field.data_type(), count),
                     (_, Some(taken)) if taken.data_type() == field.data_type() => taken,
@@ -400,13 +443,6 @@ impl<'a> Shared<'a> {
         self.taken.push((kept, taken.clone()));
         Ok(Some(taken))
     }
-}
-
-/// The first columns of rows, as a schema of them says.
-fn with_schema(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let columns = rows.columns()[..schema.fields().len()].to_vec();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
 /// The memory of a column, to be used again.

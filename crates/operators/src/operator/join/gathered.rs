@@ -1,41 +1,43 @@
 //! Rows of bags become columns again.
 
-use arrow::array::ArrayRef;
+use millstream_state::VarKeys;
 
-use super::sides::{JoinSide, Kept};
-use crate::columns::keys::VarColumn;
+use super::pairs::{Built, Partners};
+use super::sides::{JoinSide, Kept, SideColumns};
 use crate::columns::stored::Gathered;
 use crate::error::{Error, Result};
 use crate::passed::{PassedRows, ReadRows, Reader};
 
 /// Rows of a side that are being read.
-pub(super) struct Gathering {
+pub(super) struct Gathering<'b> {
     rows: usize,
     keys: Vec<u64>,
     columns: Vec<Gathered>,
+    /// Rows of the other side, if rows without a partner among them are left out.
+    among: Option<&'b Built>,
+    partners: Partners,
 }
 
-/// Rows of a side that have been read.
-pub(super) struct SideColumns {
-    pub(super) rows: usize,
-    /// Their keys, row after row.
-    pub(super) keys: Vec<u64>,
-    /// The hashes of these.
-    pub(super) hashes: Vec<u64>,
-    /// Columns in the order of [`JoinSide::columns`].
-    pub(super) columns: Vec<ArrayRef>,
-}
+impl<'b> Gathering<'b> {
+    /// Of the rows of a side that may have a partner.
+    pub(super) fn among(side: &JoinSide, built: &'b Built) -> Gathering<'b> {
+        Gathering { among: Some(built), ..Gathering::new(side, 0) }
+    }
 
-impl Gathering {
     /// Of so many rows.
-    pub(super) fn new(side: &JoinSide, rows: usize) -> Gathering {
+    pub(super) fn new(side: &JoinSide, rows: usize) -> Gathering<'b> {
         let column = |column: &super::sides::Column| {
             let mut gathered = Gathered::new(column.data_type.clone());
             gathered.reserve(rows);
             gathered
         };
         let keys = Vec::with_capacity(rows * side.codec.words());
-        Gathering { rows: 0, keys, columns: side.columns.iter().map(column).collect() }
+        let columns = side.columns.iter().map(column).collect();
+        Gathering { rows: 0, keys, columns, among: None, partners: Partners::default() }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Reads a buffer.
@@ -49,7 +51,13 @@ impl Gathering {
     }
 
     fn append(&mut self, side: &JoinSide, read: &ReadRows<'_>) -> Result<()> {
-        let (rows, width) = (read.rows(), side.codec.words());
+        if let Some(built) = self.among {
+            let picks = self.partners.of(built, side, read.keys(), read.rows());
+            if picks.len() < read.rows() {
+                return self.append_picked(side, read);
+            }
+        }
+        let rows = read.rows();
         let (feeds, keys) = (read.feeds(), read.keys());
         for (column, gathered) in side.columns.iter().zip(&mut self.columns) {
             match column.kept {
@@ -59,17 +67,38 @@ impl Gathering {
                         feed.ok_or_else(|| Error::Internal("a row without a value".into()))?;
                     gathered.append(feed, rows)?;
                 }
-                Kept::Key(key) => {
-                    let bit = side.codec.null_bit(key);
-                    match side.codec.var_of(key) {
-                        Some(var) => gathered.append_texts(keys, width, bit, &read.vars(0), var),
-                        None => gathered.append_keys(keys, width, side.codec.word_of(key), bit),
-                    }
-                }
+                Kept::Key(key) => append_key(gathered, side, key, keys, &read.vars(0)),
             }
         }
         self.keys.extend_from_slice(keys);
         self.rows += rows;
+        Ok(())
+    }
+
+    /// Appends the rows that may have a partner.
+    fn append_picked(&mut self, side: &JoinSide, read: &ReadRows<'_>) -> Result<()> {
+        let Gathering { rows, keys, columns, partners, .. } = self;
+        let (picks, width) = (&partners.picks[..], side.codec.words());
+        if picks.is_empty() {
+            return Ok(());
+        }
+        let (feeds, vars, first) = (read.feeds(), read.vars(0), keys.len());
+        for row in picks {
+            keys.extend_from_slice(&read.keys()[*row as usize * width..][..width]);
+        }
+        let (picked, vars) = (&keys[first..], PickedVars { vars: &vars, picks });
+        for (column, gathered) in side.columns.iter().zip(columns) {
+            match column.kept {
+                Kept::Value(value) => {
+                    let feed = feeds.get(value);
+                    let feed =
+                        feed.ok_or_else(|| Error::Internal("a row without a value".into()))?;
+                    gathered.append_picked(feed, picks)?;
+                }
+                Kept::Key(key) => append_key(gathered, side, key, picked, &vars),
+            }
+        }
+        *rows += picks.len();
         Ok(())
     }
 
@@ -87,16 +116,30 @@ impl Gathering {
     }
 }
 
-impl SideColumns {
-    /// The texts among the keys.
-    pub(super) fn texts(&self, side: &JoinSide) -> Vec<VarColumn<'_>> {
-        side.text_keys.iter().filter_map(|column| VarColumn::new(&self.columns[*column])).collect()
+/// Appends a column of the keys of rows.
+fn append_key(
+    gathered: &mut Gathered,
+    side: &JoinSide,
+    key: usize,
+    keys: &[u64],
+    vars: &impl VarKeys,
+) {
+    let (width, bit) = (side.codec.words(), side.codec.null_bit(key));
+    match side.codec.var_of(key) {
+        Some(var) => gathered.append_texts(keys, width, bit, vars, var),
+        None => gathered.append_keys(keys, width, side.codec.word_of(key), bit),
     }
+}
 
-    /// Bytes allocated.
-    pub(super) fn bytes(&self) -> usize {
-        let columns = self.columns.iter().map(|column| column.get_buffer_memory_size());
-        8 * (self.keys.capacity() + self.hashes.capacity()) + columns.sum::<usize>()
+/// The variable-length keys of picked rows.
+struct PickedVars<'a, V> {
+    vars: &'a V,
+    picks: &'a [u32],
+}
+
+impl<V: VarKeys> VarKeys for PickedVars<'_, V> {
+    fn bytes(&self, row: usize, var: usize) -> &[u8] {
+        self.vars.bytes(self.picks[row] as usize, var)
     }
 }
 

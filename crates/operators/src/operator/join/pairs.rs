@@ -2,8 +2,7 @@
 
 use millstream_state::{Buckets, Range};
 
-use super::gathered::SideColumns;
-use super::sides::JoinSide;
+use super::sides::{JoinSide, SideColumns};
 use crate::columns::keys::VarColumn;
 
 /// Pairs that are found in a step, at the most.
@@ -63,6 +62,41 @@ impl Built {
             + self.buckets.bytes()
             + 8 * self.keys.capacity()
             + self.matched.capacity()
+    }
+}
+
+/// Rows of one side that may have a partner among the rows of the other side.
+#[derive(Default)]
+pub(super) struct Partners {
+    /// Numbers of the rows, ascending.
+    pub(super) picks: Vec<u32>,
+    hashes: Vec<u64>,
+    ranges: Vec<Range>,
+}
+
+impl Partners {
+    /// Finds the rows with these keys that may have a partner.
+    pub(super) fn of(
+        &mut self,
+        built: &Built,
+        side: &JoinSide,
+        keys: &[u64],
+        rows: usize,
+    ) -> &[u32] {
+        let Partners { picks, hashes, ranges } = self;
+        hashes.clear();
+        side.codec.hash(keys, rows, hashes);
+        let (buckets, tags) = (&built.buckets, if is_word(side) { keys } else { &hashes[..] });
+        buckets.find(hashes, tags, ranges);
+        picks.clear();
+        for (row, tag) in tags.iter().enumerate() {
+            buckets.look_ahead(ranges, row);
+            let mut range = ranges[row];
+            if buckets.next(&mut range, *tag).is_some() {
+                picks.push(row as u32);
+            }
+        }
+        picks
     }
 }
 

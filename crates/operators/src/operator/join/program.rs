@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use millstream_state::RowLayout;
 
 use super::explain;
 use super::sides::JoinSide;
+use crate::columns::order::Ordering;
 use crate::columns::with_column;
 use crate::error::Result;
 use crate::expr::Expr;
@@ -43,6 +44,10 @@ pub struct JoinProgram {
     pub(super) pair: SchemaRef,
     pub(super) fired: SchemaRef,
     pub(super) finisher: Finisher,
+    /// The columns that the condition looks at, if it says; and the columns of a pair, with NULL
+    /// for other columns.
+    pub(super) looked_at: Option<Vec<usize>>,
+    pub(super) compared: SchemaRef,
     /// The column of `fired` that is the event time of each row.
     pub(super) time: Option<usize>,
     /// Of the keys alone, for estimates: nothing is kept as rows of state.
@@ -58,6 +63,8 @@ impl JoinProgram {
             window => Window::Tumble(window.slices()),
         });
         let layout = RowLayout::new(sides[0].codec.words().max(1), vec![], &[]);
+        let nullable = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
+        let compared = Schema::new(join.pair.fields().iter().map(nullable).collect::<Vec<_>>());
         Ok(JoinProgram {
             name: explain::name_of(join),
             kind: join.kind,
@@ -70,6 +77,8 @@ impl JoinProgram {
             broadcast: join.broadcast,
             as_of: join.as_of,
             pair: join.pair.clone(),
+            compared: Arc::new(compared),
+            looked_at: join.condition.as_ref().and_then(Expr::columns),
             fired: join.fired.clone(),
             time: join.time,
             finisher: Finisher::of(&join.fired, &join.having, &join.project, output),
@@ -92,7 +101,7 @@ impl JoinProgram {
                 let times = Arc::new(times_of(batch));
                 Ok(Cow::Owned(with_column(&columns, "$time", times)?))
             }
-            (true, _) => with_order(columns, batch, true),
+            (true, _) => with_order(columns, batch, Ordering::Whole),
         }
     }
 
@@ -136,10 +145,21 @@ impl JoinProgram {
             // Of a row without a time it is known which slice it lies in.
             let begin = self.windowing.begin_of(slice);
             let all = (begin, self.windowing.slice_of(begin).end - 1);
-            for row in rows {
+            // Most rows meet the same slices as the row before.
+            let mut rows = rows.into_iter().map(|row| {
                 let (earliest, latest) = time_of(row).map_or(all, |time| (time, time));
-                for slice in self.windowing.slices_meeting(earliest, latest) {
-                    slices.entry(slice).or_default().push(row);
+                (row, self.windowing.starts_meeting(earliest, latest))
+            });
+            let mut next = rows.next();
+            while let Some((row, starts)) = next {
+                let mut alike = vec![row];
+                next = rows.find(|(row, other)| {
+                    let same = *other == starts;
+                    alike.extend(same.then_some(*row));
+                    !same
+                });
+                for slice in self.windowing.slices_from(starts) {
+                    slices.entry(slice).or_default().extend_from_slice(&alike);
                 }
             }
         }

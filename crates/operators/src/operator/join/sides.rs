@@ -11,7 +11,7 @@ use arrow::datatypes::DataType;
 use millstream_state::Leaders;
 
 use crate::columns::inputs::Input;
-use crate::columns::keys::{KeyCodec, is_variable};
+use crate::columns::keys::{KeyCodec, VarColumn, is_variable};
 use crate::columns::stored::{self, Stored};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -267,5 +267,29 @@ impl SideDraft {
             computes_texts,
             computed,
         }
+    }
+}
+
+/// Rows of a side that have been read.
+pub(super) struct SideColumns {
+    pub(super) rows: usize,
+    /// Their keys, row after row.
+    pub(super) keys: Vec<u64>,
+    /// The hashes of these.
+    pub(super) hashes: Vec<u64>,
+    /// Columns in the order of [`JoinSide::columns`].
+    pub(super) columns: Vec<ArrayRef>,
+}
+
+impl SideColumns {
+    /// The texts among the keys.
+    pub(super) fn texts(&self, side: &JoinSide) -> Vec<VarColumn<'_>> {
+        side.text_keys.iter().filter_map(|column| VarColumn::new(&self.columns[*column])).collect()
+    }
+
+    /// Bytes allocated.
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.columns.iter().map(|column| column.get_buffer_memory_size());
+        8 * (self.keys.capacity() + self.hashes.capacity()) + columns.sum::<usize>()
     }
 }

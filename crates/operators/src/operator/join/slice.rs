@@ -4,8 +4,7 @@ use arrow::array::Array;
 use arrow::compute::cast;
 use arrow::datatypes::SchemaRef;
 
-use super::gathered::SideColumns;
-use super::sides::JoinSide;
+use super::sides::{JoinSide, SideColumns};
 use crate::columns::keys::VarColumn;
 use crate::error::{Error, Result};
 

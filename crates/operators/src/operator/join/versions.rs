@@ -11,8 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::interleave;
 
-use super::gathered::SideColumns;
-use super::sides::JoinSide;
+use super::sides::{JoinSide, SideColumns};
 use super::slice::{Sought, VersionsOfSlice};
 use crate::error::Result;
 use crate::passed::{Outgoing, Passed, PassedRows, Pool};

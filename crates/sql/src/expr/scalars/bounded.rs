@@ -86,8 +86,12 @@ pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
         Expr::ScalarFunction(call) if call.name() == FIELD => {
             Ok(Transformed::no(Expr::ScalarFunction(call)))
         }
-        // So are the columns that a row is made of.
-        row if row_fields(&row).is_some_and(|fields| fields.iter().all(is_column)) => {
+        // So are the columns and fields that a row is made of.
+        row if row_fields(&row).is_some_and(|fields| {
+            let long = |field: &Expr| field.get_type(schema).is_ok_and(|t| has_texts(&t));
+            fields.iter().all(|field| is_given(field) || !long(field))
+        }) =>
+        {
             Ok(Transformed::no(row))
         }
         Expr::ScalarFunction(mut call) if !call.func.inner().is::<Bounded>() => {
@@ -107,8 +111,12 @@ pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     Ok(bounded.data)
 }
 
-fn is_column(expr: &Expr) -> bool {
-    matches!(expr, Expr::Column(_))
+/// Whether a value is a column, or a field.
+fn is_given(expr: &Expr) -> bool {
+    match expr {
+        Expr::ScalarFunction(call) => call.name() == FIELD,
+        other => matches!(other, Expr::Column(_)),
+    }
 }
 
 /// Bounds what the constants of every CASE in `expr` come to, which has been simplified.

@@ -48,6 +48,11 @@ pub(crate) fn row_fields(expr: &Expr) -> Option<&[Expr]> {
     (kind == NestedKind::Row).then_some(&call.args[..])
 }
 
+/// Whether a function makes a row of its arguments.
+pub(crate) fn makes_row(function: &ScalarUDF) -> bool {
+    function.inner().downcast_ref::<Nested>().is_some_and(|own| own.kind == NestedKind::Row)
+}
+
 /// Written form of an access, with the value before it and the rest behind.
 pub(crate) enum Access<'e> {
     Field(&'e Expr, &'e str),

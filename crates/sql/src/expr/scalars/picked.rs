@@ -61,6 +61,12 @@ pub(crate) fn is_field(expr: &Arc<dyn PhysicalExpr>) -> bool {
             .is_some_and(|row| row.downcast_ref::<Column>().is_some() || is_field(row))
 }
 
+/// Whether an expression picks values of a fixed length that are there.
+pub(crate) fn picks(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    expr.downcast_ref::<Composed<PickExpr>>().is_some()
+        && expr.data_type(schema).is_ok_and(|data_type| data_type.is_primitive())
+}
+
 /// Whether a value is there for every row: a column, a field of such a value, a constant.
 pub(super) fn is_there(expr: &Arc<dyn PhysicalExpr>) -> bool {
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {

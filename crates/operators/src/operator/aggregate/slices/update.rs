@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use millstream_state::{
     BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
 };
 
 use super::Slice;
 use super::spare::Spare;
+use crate::columns::inputs::{Input, made};
 use crate::columns::keys::{ColumnVars, EncodedKeys, VarColumn};
 use crate::error::Result;
 use crate::operator::aggregate::grouping::{Grouping, Selected};
@@ -54,7 +56,7 @@ impl Update<'_> {
             let EncodedKeys { words, hashes } = keys;
             let hashes = part_of(hashes, passed, hashes.len());
             let keys = EncodedKeys { words: &words[passed * width..], hashes };
-            self.rows(To::Fragment(leader), &rows[passed..], keys);
+            self.rows(To::Fragment(leader), &rows[passed..], keys)?;
         }
         Ok(())
     }
@@ -66,13 +68,19 @@ impl Update<'_> {
             return Ok(0);
         }
         number(self.positions, rows.len());
+        let made = made(self.input.arguments, Some(rows))?;
+        let made = made.as_ref().map(|made| (passage.vars_of(self.input.keys, made), &made[..]));
+        let (vars, arguments) = match &made {
+            Some((vars, arguments)) => (&vars[..], *arguments),
+            None => (&passage.vars[..], self.input.arguments),
+        };
         let outgoing = Outgoing {
             slice: passage.slice,
             picked: &self.positions[..rows.len()],
             words: keys.words,
             rows,
-            vars: &passage.vars,
-            arguments: self.input.arguments,
+            vars,
+            arguments,
         };
         let passing = &mut *passage.passing;
         let kept = &mut self.slice.passed;
@@ -109,7 +117,7 @@ impl Update<'_> {
         to: To<'_>,
         rows: &[u32],
         EncodedKeys { words, hashes }: EncodedKeys<'_>,
-    ) {
+    ) -> Result<()> {
         let first = part_of(hashes, 0, BLOCK_ROWS);
         let Slice { primary, fragments, .. } = &mut *self.slice;
         let mut table = match to {
@@ -149,8 +157,9 @@ impl Update<'_> {
                 }
             };
             let aggregates = &self.grouping.aggregates;
-            aggregates.update(self.layout, self.input.arguments, rows, &mut block, self.picks);
+            aggregates.update(self.layout, self.input.arguments, rows, &mut block, self.picks)?;
         }
+        Ok(())
     }
 }
 
@@ -215,5 +224,10 @@ impl<'a> Passage<'a> {
         let passing = passing.filter(|passing| passing.format.is_for(input.arguments))?;
         let vars = passing.format.vars_of(input.keys, input.arguments);
         Some(Passage { onward, passing, slice, vars })
+    }
+
+    /// Columns of variable length of other arguments.
+    fn vars_of<'i>(&self, keys: &'i [ArrayRef], arguments: &'i [Input]) -> Vec<VarColumn<'i>> {
+        self.passing.format.vars_of(keys, arguments)
     }
 }
