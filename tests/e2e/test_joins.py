@@ -137,5 +137,5 @@ def test_an_interval_join_keeps_what_the_watermark_allows(script, workers):
     [count] = result.stdout.decode().splitlines()[1:]
     # Two of two thousand by chance, and one because both tables draw the same keys.
     assert 2_900_000 < int(count) < 3_100_000
-    # All of it would be eight million rows: a row stands in each slice of a second where it may find partners.
-    assert result.stats["state_live_bytes_at_peak"] <= 3 * MIB
+    # All of it would be eight million rows, 200 MB: a row stands in each slice of a second where it may find partners.
+    assert result.stats["state_live_bytes_at_peak"] <= 6 * MIB

@@ -130,7 +130,8 @@ def test_why_names_a_process_that_has_not_joined(job):
         for pid in others:
             os.kill(pid, signal.SIGKILL)
         running.end()
-        if "starting for" in told:
+        # On a busy machine the coordinator may not have come so far.
+        if "starting for" in told and "reads the script" not in told:
             assert "waiting for process 2 to join" in told
             return
     raise AssertionError("it was never stopped early enough")
