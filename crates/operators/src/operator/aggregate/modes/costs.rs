@@ -49,6 +49,9 @@ pub(super) struct Rate {
 impl Rate {
     /// Takes note of measured rows.
     pub(super) fn note(&mut self, rows: u64, ns: u64) {
+        if rows == 0 {
+            return;
+        }
         let usual = self.usual().map(|usual| (INTERRUPTED * usual * rows as f64) as u64);
         self.rows = self.rows.saturating_add(rows);
         self.rows_ns = self.rows_ns.saturating_add(usual.map_or(ns, |usual| ns.min(usual)));
