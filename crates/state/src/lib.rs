@@ -52,6 +52,7 @@ pub use memory::hash::{hash_bytes, hash_each_word, hash_word, hash_words};
 pub use memory::heap::{Heap, HeapUse, Idle};
 pub use memory::log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool};
 pub use memory::numbers::{float_from_ordered, float_to_ordered, read_i128};
+pub use memory::prefetch::prefetch_block;
 pub use memory::refused::on_refused_memory;
 pub use memory::scratch::Scratch;
 pub use table::buckets::{Buckets, Range};

@@ -111,7 +111,8 @@ fn update(
         let values = layout.values();
         block.count(values[0], None);
         if let Some(sum) = values.get(1) {
-            block.sum_float(*sum, None, None, |k| rows[k].1);
+            let numbers: Vec<f64> = rows.iter().map(|row| row.1).collect();
+            block.sum_float(*sum, None, None, &numbers);
         }
         if let Some(least) = values.get(2) {
             let texts: Vec<String> = rows.iter().map(|row| format!("{:?}", row.1)).collect();

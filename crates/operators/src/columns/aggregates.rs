@@ -15,8 +15,8 @@ use arrow::compute::cast;
 use arrow::datatypes::*;
 
 use millstream_state::{
-    Block, RowLayout, RowsRef, ValueKind, ValueSlot, float_from_ordered, float_sum, read_bytes,
-    read_decimal_sum, read_i128,
+    BLOCK_ROWS, Block, RowLayout, RowsRef, ValueKind, ValueSlot, float_from_ordered, float_sum,
+    prefetch_block, read_bytes, read_decimal_sum, read_i128,
 };
 
 use crate::columns::decimal;
@@ -369,13 +369,14 @@ fn update_value(
     let row = |k: usize| rows[k] as usize;
     // Without a look at `rows` where they follow each other, as they do without a filter.
     macro_rules! feed {
-        ($update:ident, $values:expr, $from:expr $(, $count:expr)?) => {
+        ($update:ident, $values:expr, $from:expr) => {
             match range_of(rows) {
                 Some(range) => {
+                    prefetch_block($values, range.end);
                     let values = &$values[range];
-                    block.$update(slot, $($count,)? picks, |k| $from(values[k]))
+                    block.$update(slot, picks, |k| $from(values[k]))
                 }
-                None => block.$update(slot, $($count,)? picks, |k| $from($values[row(k)])),
+                None => block.$update(slot, picks, |k| $from($values[row(k)])),
             }
         };
     }
@@ -391,7 +392,7 @@ fn update_value(
             feed!(bits, v, |v| v);
         }
         (View::Signed(v), _) => feed!(extreme64, v, |v| v),
-        (View::Float(v), _) => feed!(sum_float, v, |v| v, count),
+        (View::Float(v), _) => sum_floats(slot, count, v, rows, picks, block),
         (View::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
         (View::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
         (View::Pairs(v), ValueKind::SumDecimal) => {
@@ -412,6 +413,25 @@ fn update_value(
         (View::Packed(v), _) => block.extreme_bytes(slot, picks, |k| v.bytes(row(k))),
         (View::None | View::Elements(_), _) => {}
     }
+}
+
+/// Adds the doubles of some rows of a column.
+fn sum_floats(
+    slot: ValueSlot,
+    count: Option<ValueSlot>,
+    column: &[f64],
+    rows: &[u32],
+    picks: Option<&[u32]>,
+    block: &mut Block<'_>,
+) {
+    if let Some(range) = range_of(rows) {
+        prefetch_block(column, range.end);
+        return block.sum_float(slot, count, picks, &column[range]);
+    }
+    let mut values = [0.0; BLOCK_ROWS];
+    let values = &mut values[..rows.len()];
+    values.iter_mut().zip(rows).for_each(|(value, row)| *value = column[*row as usize]);
+    block.sum_float(slot, count, picks, values);
 }
 
 /// NULL where a value has met no input.

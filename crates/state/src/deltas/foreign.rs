@@ -140,7 +140,7 @@ mod tests {
             let keys = Keys { hashes: &[hash_words(&words)], ahead: &[], words: &words, vars };
             let mut block = table.update(&keys, &mut pool, &mut scratch);
             let number = if i % 3 == 0 { 1e300 } else { 1e-300 };
-            block.sum_float(layout.values()[0], None, None, |_| number);
+            block.sum_float(layout.values()[0], None, None, &[number]);
             if i % 2 == 0 {
                 block.extreme_bytes(layout.values()[1], None, |_| name);
             }

@@ -9,13 +9,14 @@
 use millstream_cpu::{Level, level};
 
 use crate::memory::arena::Arena;
+use crate::memory::log::BLOCK_ROWS;
 use crate::memory::numbers::read_i128;
 use crate::memory::prefetch::prefetch;
 use crate::table::hot::{Aside, frequent};
 use crate::table::layout::{RowLayout, ValueSlot};
 use crate::values::best;
 use crate::values::blobs;
-use crate::values::float_sum;
+use crate::values::float_sum::{self, Scale, Terms};
 use crate::values::histogram;
 use crate::values::kind::{NO_BYTES, ValueKind};
 use crate::values::registers;
@@ -154,49 +155,76 @@ impl<'t> Block<'t> {
         });
     }
 
-    /// Adds doubles; and counts as many in `count`, if it is given, for a mean takes both.
+    /// Adds doubles, one of `values` per position; and counts as many in `count`, if it is given,
+    /// for a mean takes both.
     #[inline]
     pub fn sum_float(
         &mut self,
         slot: ValueSlot,
         count: Option<ValueSlot>,
         picks: Option<&[u32]>,
-        value: impl Fn(usize) -> f64,
+        values: &[f64],
     ) {
-        match count {
-            None => self.sum_counted::<0>(slot, [], picks, value),
-            Some(count) => self.sum_counted(slot, [count], picks, value),
+        assert_eq!(values.len(), self.places.len());
+        let places = self.places;
+        match (picks, count) {
+            (None, None) => self.sum_counted::<0>(slot, [], |k| places[k], values),
+            (None, Some(count)) => self.sum_counted(slot, [count], |k| places[k], values),
+            (Some(picks), count) => {
+                let mut picked = [0.0; BLOCK_ROWS];
+                let picked = &mut picked[..picks.len()];
+                picked.iter_mut().zip(picks).for_each(|(value, k)| *value = values[*k as usize]);
+                let place = |k: usize| places[picks[k] as usize];
+                match count {
+                    None => self.sum_counted::<0>(slot, [], place, picked),
+                    Some(count) => self.sum_counted(slot, [count], place, picked),
+                }
+            }
         }
+        self.mark_seen(slot, picks);
     }
 
-    /// With `N` counts, at most one.
+    /// With `N` counts, at most one. `place(k)` is the row of the `k`-th value.
     #[inline]
     fn sum_counted<const N: usize>(
         &mut self,
         slot: ValueSlot,
         counts: [ValueSlot; N],
-        picks: Option<&[u32]>,
-        value: impl Fn(usize) -> f64,
+        place: impl Fn(usize) -> *mut u64,
+        values: &[f64],
     ) {
         #[cfg(target_arch = "x86_64")]
         {
-            /// With shifts by a variable count that are one operation, not three.
-            #[target_feature(enable = "bmi1,bmi2")]
-            fn with_bmi2<const N: usize>(
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,bmi1,bmi2,lzcnt")]
+            fn with_avx512<const N: usize>(
                 block: &mut Block<'_>,
                 slot: ValueSlot,
                 counts: [ValueSlot; N],
-                picks: Option<&[u32]>,
-                value: impl Fn(usize) -> f64,
+                place: impl Fn(usize) -> *mut u64,
+                values: &[f64],
             ) {
-                block.add_floats(slot, counts, picks, value);
+                block.add_floats(slot, counts, place, values);
             }
-            if level() >= Level::Avx2 {
+            /// With shifts by a variable count that are one operation, not three.
+            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+            fn with_avx2<const N: usize>(
+                block: &mut Block<'_>,
+                slot: ValueSlot,
+                counts: [ValueSlot; N],
+                place: impl Fn(usize) -> *mut u64,
+                values: &[f64],
+            ) {
+                block.add_floats(slot, counts, place, values);
+            }
+            match level() {
                 // SAFETY: the level includes the features.
-                return unsafe { with_bmi2(self, slot, counts, picks, value) };
+                Level::Avx512 => return unsafe { with_avx512(self, slot, counts, place, values) },
+                // SAFETY: as above.
+                Level::Avx2 => return unsafe { with_avx2(self, slot, counts, place, values) },
+                Level::Portable => {}
             }
         }
-        self.add_floats(slot, counts, picks, value);
+        self.add_floats(slot, counts, place, values);
     }
 
     #[inline(always)]
@@ -204,8 +232,8 @@ impl<'t> Block<'t> {
         &mut self,
         slot: ValueSlot,
         counts: [ValueSlot; N],
-        picks: Option<&[u32]>,
-        value: impl Fn(usize) -> f64,
+        place: impl Fn(usize) -> *mut u64,
+        values: &[f64],
     ) {
         for slot in counts.iter().chain([&slot]) {
             assert!(slot.word + slot.kind.words() <= self.layout.row_words());
@@ -216,23 +244,23 @@ impl<'t> Block<'t> {
         // SAFETY: see `count`; those slots have a word each.
         let count =
             |place: *mut u64| counts.iter().for_each(|c| unsafe { *place.add(c.word) += 1 });
-        // Spelled out, since the compiler would not put an addition of this size into both loops.
-        match picks {
-            None => {
-                for (k, place) in self.places.iter().enumerate() {
-                    float_sum::add(words(*place), self.arena, value(k));
-                    count(*place);
+        match Scale::of(values) {
+            Scale::Zero => (0..values.len()).for_each(|k| count(place(k))),
+            Scale::Common(scale) => {
+                let mut halves = Terms::ROOM;
+                let terms = Terms::new(values, scale, &mut halves);
+                for (k, (term, value)) in terms.iter().zip(values).enumerate() {
+                    float_sum::add_term(words(place(k)), self.arena, term, terms.meta, *value);
+                    count(place(k));
                 }
             }
-            Some(picks) => {
-                for &k in picks {
-                    let place = self.places[k as usize];
-                    float_sum::add(words(place), self.arena, value(k as usize));
-                    count(place);
+            Scale::None => {
+                for (k, value) in values.iter().enumerate() {
+                    float_sum::add(words(place(k)), self.arena, *value);
+                    count(place(k));
                 }
             }
         }
-        self.mark_seen(slot, picks);
     }
 
     /// Adds sums of doubles, which refer to `arena`.

@@ -8,6 +8,7 @@
 //! result is the true sum, correctly rounded, whatever the order of updates and merges.
 
 mod rounding;
+mod terms;
 mod wide;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::memory::numbers::times_power_of_two;
 use crate::values::exact::Exact;
 pub use rounding::mean_of_integers;
 use rounding::quotient;
+pub(crate) use terms::{Scale, Terms};
 use wide::{LOWEST, WIDE_WORDS};
 
 /// The empty sum.
@@ -30,7 +32,8 @@ const HIGHEST: i32 = LOWEST + 0x7FE - 64;
 /// How far below the first input's lowest bit the narrow form's begins.
 const SLACK_BITS: i32 = 24;
 /// The narrow form leaves this many bits unused, so that adding one term cannot overflow.
-const LIMIT: i128 = 1 << 126;
+const LIMIT_BITS: u32 = 126;
+const LIMIT: i128 = 1 << LIMIT_BITS;
 
 // The third word: flags, then the scale (offset by LOWEST), then the arena offset of the wide form.
 const SCALED: u64 = 1;
@@ -90,6 +93,35 @@ pub(crate) fn add(sum: &mut [u64; 3], arena: &mut Arena, value: f64) {
         return;
     }
     add_slow(sum, arena, value);
+}
+
+/// Adds a value whose term is at hand, at the scale of `meta`.
+#[inline(always)]
+pub(crate) fn add_term(
+    sum: &mut [u64; 3],
+    arena: &mut Arena,
+    [term_low, term_high]: [u64; 2],
+    meta: u64,
+    value: f64,
+) {
+    if sum[2] == meta {
+        let (low, carry) = sum[0].overflowing_add(term_low);
+        let high = sum[1].wrapping_add(term_high).wrapping_add(u64::from(carry));
+        if (high ^ high << 1) >> 63 == 0 {
+            (sum[0], sum[1]) = (low, high);
+            return;
+        }
+    } else if sum[2] == 0 {
+        *sum = [term_low, term_high, meta];
+        return;
+    }
+    add_elsewhere(sum, arena, value);
+}
+
+/// Adds a double to a sum of another scale.
+#[inline(never)]
+fn add_elsewhere(sum: &mut [u64; 3], arena: &mut Arena, value: f64) {
+    add(sum, arena, value);
 }
 
 #[cold]

@@ -52,7 +52,8 @@ fn write(table: &mut Table, records: &[Record], pool: &mut ChunkPool, scratch: &
         let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: NoVarKeys };
         let mut block = table.update(&keys, pool, scratch);
         for (slot, feed) in sums.iter().zip(FEEDS) {
-            block.sum_float(*slot, None, Some(&picks), |k| feed(&records[k]));
+            let values: Vec<f64> = records.iter().map(feed).collect();
+            block.sum_float(*slot, None, Some(&picks), &values);
         }
         block.count(others[0], Some(&picks));
         for slot in &others[1..] {

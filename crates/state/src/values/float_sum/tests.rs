@@ -168,11 +168,27 @@ fn the_mean_of_integers_is_the_nearest_double() {
     }
 }
 
+/// Adds the values of a block to one sum, in several rounds; counts blocks with a common scale.
+fn add_block(sum: &mut [u64; 3], arena: &mut Arena, values: &[f64], common: &mut u32) {
+    for values in values.chunks(5) {
+        if let Scale::Common(scale) = Scale::of(values) {
+            let mut halves = Terms::ROOM;
+            let terms = Terms::new(values, scale, &mut halves);
+            for (term, value) in terms.iter().zip(values) {
+                add_term(sum, arena, term, terms.meta, *value);
+            }
+            *common += 1;
+        } else {
+            values.iter().for_each(|value| add(sum, arena, *value));
+        }
+    }
+}
+
 /// The laws that P2 rests on: any grouping and order of updates and merges gives the same bits.
 #[test]
 fn order_and_grouping_do_not_matter() {
     let mut random = Random(99);
-    let (mut narrow_seen, mut wide_seen) = (false, false);
+    let (mut narrow_seen, mut wide_seen, mut common_seen) = (false, false, 0);
     for round in 0..3000 {
         let spread = [4u64, 60, 600, 2000][round % 4];
         let count = 1 + (random.next() % 12) as usize;
@@ -191,7 +207,7 @@ fn order_and_grouping_do_not_matter() {
             let (mut a, mut arena_a) = (EMPTY, Arena::default());
             let (mut b, mut arena_b) = (EMPTY, Arena::default());
             values[..cut].iter().for_each(|v| add(&mut a, &mut arena_a, *v));
-            values[cut..].iter().for_each(|v| add(&mut b, &mut arena_b, *v));
+            add_block(&mut b, &mut arena_b, &values[cut..], &mut common_seen);
             merge(&mut a, &mut arena_a, &b, &arena_b);
             narrow_seen |= a[2] & WIDE == 0;
             wide_seen |= a[2] & WIDE != 0;
@@ -203,6 +219,7 @@ fn order_and_grouping_do_not_matter() {
         }
     }
     assert!(narrow_seen && wide_seen, "both forms must have been tested");
+    assert!(common_seen > 1000, "{common_seen} blocks had a common scale");
 }
 
 /// Sums of more than 128 bits that lie a speck below a tie once they are divided: what lies below

@@ -63,7 +63,7 @@ fn add(table: &mut Table, pool: &mut ChunkPool, scratch: &mut Scratch, key: u64,
             let bytes = value.to_string().into_bytes();
             block.extreme_bytes(text, None, |_| &bytes);
             // Some are so large that the exact sum takes its wide form.
-            block.sum_float(float, None, None, |_| float_of(value));
+            block.sum_float(float, None, None, &[float_of(value)]);
         }
     };
     if layout.var_words().is_empty() {

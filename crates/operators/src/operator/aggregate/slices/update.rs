@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use millstream_state::{
-    BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
+    BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table, prefetch_block,
 };
 
 use super::Slice;
@@ -135,6 +135,7 @@ impl Update<'_> {
         for start in (0..rows.len()).step_by(BLOCK_ROWS) {
             let end = (start + BLOCK_ROWS).min(rows.len());
             let rows = &rows[start..end];
+            prefetch_block(words, end * width);
             let keys = Keys {
                 hashes: part_of(hashes, start, end),
                 ahead: part_of(hashes, end, end + BLOCK_ROWS),
