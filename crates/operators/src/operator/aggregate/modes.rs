@@ -54,6 +54,8 @@ pub(super) struct Modes {
     before: Option<Mode>,
     /// The present batch is passed through for trial.
     trial: bool,
+    /// The mode changed within the present batch, whose time tells the cost of neither mode.
+    mixed: bool,
     /// Memory is scarce: tables are not joint until an epoch ends with memory to spare.
     scarce: bool,
     may_change: bool,
@@ -95,6 +97,7 @@ impl Modes {
             mode: fixed.unwrap_or(usual),
             before: None,
             trial: false,
+            mixed: false,
             scarce: false,
             may_change: fixed.is_none() && leaders > 1,
             clock,
@@ -135,6 +138,7 @@ impl Modes {
             return None;
         }
         self.reconsider();
+        self.mixed = false;
         let clock = self.clock.as_ref().filter(|_| rows >= TIMED_ROWS)?;
         let now = clock.now_ns();
         self.trial = self.mode != Mode::PassThrough
@@ -147,7 +151,7 @@ impl Modes {
 
     /// Ends a batch that began at a time.
     pub(super) fn end_batch(&mut self, rows: usize, began: Option<u64>) {
-        if let (Some(clock), Some(began)) = (&self.clock, began) {
+        if let (Some(clock), Some(began), false) = (&self.clock, began, self.mixed) {
             let ns = clock.now_ns().saturating_sub(began);
             self.costs.note_batch(self.mode(), rows as u64, ns);
         }
@@ -280,7 +284,7 @@ impl Modes {
         } else if self.cost(cheapest, share) < CHEAPER * self.cost(self.mode, share) {
             self.switch(cheapest);
         } else {
-            self.try_other(share, may_join);
+            self.try_other(may_join);
         }
         self.fresh = false;
         self.epoch_began = self.records;
@@ -292,7 +296,7 @@ impl Modes {
     }
 
     /// Tries another mode for an epoch, if the trial stays small.
-    fn try_other(&mut self, share: f64, may_join: bool) {
+    fn try_other(&mut self, may_join: bool) {
         let epoch = self.records - self.epoch_began;
         let other = match self.mode {
             Mode::Joint => return,
@@ -300,11 +304,10 @@ impl Modes {
             Mode::PassThrough => Mode::Aggregate,
             Mode::Aggregate => return,
         };
-        let hopeful = self.cost(other, share) < HOPELESS * self.cost(self.mode, share);
         if self.clock.is_some()
             && self.costs.is_measured(self.mode)
             && self.may_try(epoch)
-            && hopeful
+            && self.is_hopeful(other)
         {
             self.before = Some(self.mode);
             self.set(other);
@@ -342,6 +345,7 @@ impl Modes {
 
     fn set(&mut self, mode: Mode) {
         self.mode = mode;
+        self.mixed = true;
         (self.seen, self.distinct) = (0, 0);
         self.sample.forget();
     }
