@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::{LIMIT_BITS, SCALE_SHIFT, SCALED};
+use super::{HIGHEST, LIMIT_BITS, LOWEST, SCALE_SHIFT, SCALED};
 use crate::memory::log::BLOCK_ROWS;
 
 /// How far below the block's lowest bit its scale is at least.
@@ -15,6 +15,8 @@ const SLACK_BITS: u32 = 4;
 const GRIDS: [u32; 4] = [32, 16, 8, 4];
 /// A sum has room for 2 to the power of so many terms of the block's greatest size.
 const ROOM_BITS: u32 = 32;
+/// The scale of a sum is at most so high.
+const SCALE_MAX: u32 = (HIGHEST - LOWEST) as u32;
 const MANTISSA_BITS: u32 = 53;
 const SHIFT_MAX: u32 = LIMIT_BITS - MANTISSA_BITS - ROOM_BITS;
 
@@ -59,7 +61,7 @@ impl Scale {
         if highest == 0x7FF || lowest <= SLACK_BITS + 1 {
             return Scale::None;
         }
-        let scales = GRIDS.map(|grid| (lowest - 1 - SLACK_BITS) / grid * grid);
+        let scales = GRIDS.map(|grid| ((lowest - 1 - SLACK_BITS) / grid * grid).min(SCALE_MAX));
         let fits = |scale: &u32| highest - 1 - scale <= SHIFT_MAX;
         scales.into_iter().find(fits).map_or(Scale::None, Scale::Common)
     }
@@ -101,7 +103,7 @@ impl<'h> Terms<'h> {
 mod tests {
     use super::*;
     use crate::memory::numbers::{read_i128, times_power_of_two};
-    use crate::values::float_sum::{LOWEST, scale_of};
+    use crate::values::float_sum::scale_of;
 
     /// A value is its term times two to the power of the scale.
     #[test]
@@ -119,6 +121,7 @@ mod tests {
             let mut halves = Terms::ROOM;
             let terms = Terms::new(values, scale, &mut halves);
             assert_eq!(scale_of(terms.meta), scale as i32 + LOWEST);
+            assert!(scale_of(terms.meta) <= HIGHEST);
             for (value, [low, high]) in values.iter().zip(terms.iter()) {
                 let term = read_i128(low, high);
                 let exponent = scale as i32 + LOWEST;
@@ -134,6 +137,7 @@ mod tests {
     #[test]
     fn some_blocks_have_no_common_scale() {
         assert_eq!(Scale::of(&[0.0, -0.0]), Scale::Zero);
+        assert_eq!(Scale::of(&[f64::MAX, 1e308]), Scale::None);
         assert_eq!(Scale::of(&[1.0, f64::NAN]), Scale::None);
         assert_eq!(Scale::of(&[1.0, f64::INFINITY]), Scale::None);
         assert_eq!(Scale::of(&[1.0, 1e30]), Scale::None);
