@@ -60,7 +60,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// A mistake in any statement: then no statement has run. Later errors come from the jobs.
+    /// A mistake in any statement, or in the environment variable `MILLSTREAM_CPU`: then no
+    /// statement has run. Later errors come from the jobs.
     pub fn submit(&mut self, script: &str) -> Result<Jobs, Failure> {
         self.start(parse_script(script, NAME)?, || Shown::Rows(Arc::new(Queue::default())))
     }
@@ -144,6 +145,7 @@ impl Session {
         statements: Vec<Statement>,
         show: impl Fn() -> Shown,
     ) -> Result<Jobs, Failure> {
+        millstream_cpu::check().map_err(Failure::Script)?;
         let (after, rehearsed) = self.rehearsed(&statements, 1)?;
         let (submitted, steps) = jobs_of(statements, rehearsed, show);
         let session = self.clone();

@@ -1,11 +1,12 @@
 //! Scripts that are submitted: jobs, their handles and their rows, by public paths alone; and what
 //! Submitted scripts: jobs, their handles and their rows, by public paths alone; functions of the
 //! program's own ([`functions`]); what is left of a job's state at its end ([`left`]); positions of
-//! a running job ([`positions`]).
+//! a running job ([`positions`]); the level of the processor ([`processor`]).
 
 mod functions;
 mod left;
 mod positions;
+mod processor;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
