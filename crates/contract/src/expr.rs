@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 use crate::pruning::AnyOf;
 use crate::reads::Reads;
 
+/// A column of numbers, of which each row of a job has another ([`Evaluate::row_numbers`]).
+pub const ROW_NUMBERS: &str = "$row";
+
 /// Computes one column from a batch. Implemented by the SQL crate.
 pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     /// One value per row of `batch`.
@@ -35,6 +38,11 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
         let mut reads = Reads::default();
         self.columns()?.into_iter().for_each(|column| reads.add_column(column));
         Some(reads)
+    }
+    /// The place where a condition wants [`ROW_NUMBERS`], behind the columns of `batch`. Values of
+    /// the condition are then known to computed columns. `None`: nowhere.
+    fn row_numbers(&self) -> Option<usize> {
+        None
     }
     /// Whether it gives what is there already, such as a field of a row: it can fail for no row,
     /// makes no texts, and costs so little that it may be evaluated for rows that nobody asks for.

@@ -64,7 +64,7 @@ pub use table::prefix::Prefix;
 pub use table::rows::RowsRef;
 pub use table::segment::Segment;
 pub use table::value::{Block, read_bytes, read_decimal_sum};
-pub use values::best::{best_elements, sort_key};
+pub use values::best::{best_elements, only_element, sort_key};
 pub use values::blob::blob_bytes;
 pub use values::chain::{chain_elements, chain_size};
 pub use values::exact::Exact;

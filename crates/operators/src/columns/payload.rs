@@ -17,6 +17,9 @@ use arrow::datatypes::DataType;
 use crate::columns::keys::VarColumn;
 use crate::error::{Error, Result};
 
+/// Room for texts before their lengths are known.
+const ROOM_BYTES_MAX: usize = 1 << 20;
+
 /// Bytes of a length or a number of elements.
 const LENGTH_BYTES: usize = 4;
 
@@ -293,17 +296,23 @@ impl Nulls {
 }
 
 fn decode_texts(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
-    let mut texts = Vec::with_capacity(rows.len());
-    for row in rows.iter_mut() {
-        texts.push(match take(row, 1)? {
-            [1] => {
-                let length = take_length(row)?;
-                Some(take(row, length)?)
-            }
-            _ => None,
-        });
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(rows.len() + 1));
+    let (count, mut nulls) = (rows.len(), Nulls::new(rows.len()));
+    ends.push(0);
+    for (at, row) in rows.iter_mut().enumerate() {
+        let valid = take(row, 1)? == [1];
+        nulls.append(valid);
+        if valid {
+            let length = take_length(row)?;
+            bytes.extend_from_slice(take(row, length)?);
+        }
+        if at == 0 {
+            // Others are about as long, unless this one is very long.
+            bytes.reserve((count * bytes.len()).min(ROOM_BYTES_MAX));
+        }
+        ends.push(offset(bytes.len())?);
     }
-    text_array(data_type, &texts)
+    text_column(data_type, bytes, ends, nulls)
 }
 
 /// The elements of lists, one list after the other.
@@ -345,6 +354,15 @@ pub(super) fn text_array(data_type: &DataType, texts: &[Option<&[u8]>]) -> Resul
         // It fits: all of them do.
         ends.push(bytes.len() as i32);
     }
+    text_column(data_type, bytes, ends, nulls)
+}
+
+fn text_column(
+    data_type: &DataType,
+    bytes: Vec<u8>,
+    ends: Vec<i32>,
+    nulls: Nulls,
+) -> Result<ArrayRef> {
     let (ends, nulls) = (OffsetBuffer::new(ends.into()), nulls.finish());
     if *data_type == DataType::Binary {
         return Ok(Arc::new(BinaryArray::try_new(ends, bytes.into(), nulls)?));

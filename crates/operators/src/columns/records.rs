@@ -10,6 +10,7 @@ use arrow::datatypes::DataType;
 
 use millstream_state::{
     RowsRef, ValueKind, ValueSlot, best_elements, blob_bytes, chain_elements, chain_size,
+    only_element,
 };
 
 use crate::columns::elements::payload_of;
@@ -165,10 +166,16 @@ impl<'r> Found<'r> {
                 reading.rows += count;
             }
             ValueKind::Best(wanted) => {
-                for (rank, element) in best_elements(wanted, blob_bytes(word, rows.arena())) {
+                let bytes = blob_bytes(word, rows.arena());
+                let mut take = |(rank, element): (u64, &'r [u8])| -> Result<()> {
                     self.ranks.push(rank as i64);
                     self.elements.push(payload_of(element)?);
                     self.bytes += element.len();
+                    Ok(())
+                };
+                match only_element(wanted, bytes) {
+                    Some(element) => take((1, element))?,
+                    None => best_elements(wanted, bytes).into_iter().try_for_each(take)?,
                 }
             }
             other => return Err(Error::Internal(format!("rows kept as {other:?}"))),

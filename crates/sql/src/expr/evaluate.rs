@@ -31,6 +31,7 @@ use crate::expr::{
     nearest::Nearest,
     one_form,
     reads::{Selecting, reads_of},
+    remembered::Shared,
     text::sql_text,
 };
 use crate::syntax::prelude::*;
@@ -48,6 +49,8 @@ struct Compiled {
     is_field: bool,
     /// Whether the expression returns existing values.
     is_there: bool,
+    /// The place of row numbers, if values are remembered by them.
+    row_numbers: Option<usize>,
 }
 
 /// Compiles `expr` over batches of `schema`; plain columns stay columns.
@@ -56,6 +59,17 @@ pub(crate) fn compile(
     schema: &DFSchema,
     start_time: DateTime<Utc>,
     config: &Arc<datafusion_common::config::ConfigOptions>,
+) -> Result<EngineExpr> {
+    compile_with(expr, schema, start_time, config, None)
+}
+
+/// Compiles `expr` with calls that another expression may have, too.
+pub(crate) fn compile_with(
+    expr: &Expr,
+    schema: &DFSchema,
+    start_time: DateTime<Utc>,
+    config: &Arc<datafusion_common::config::ConfigOptions>,
+    shared: Option<&Shared>,
 ) -> Result<EngineExpr> {
     if let Expr::Column(column) = expr {
         return Ok(EngineExpr::Column(schema.index_of_column(column)?));
@@ -74,7 +88,11 @@ pub(crate) fn compile(
     let text = sql_text(expr);
     let is_field = is_field(&physical) || shares_values(&physical, schema.as_arrow());
     let is_there = is_field || picks(&physical, schema.as_arrow());
-    let compiled = Compiled { physical, text, data_type, implied, is_field, is_there };
+    let (physical, row_numbers) = match shared {
+        Some(shared) => shared.remembering(physical)?,
+        None => (physical, None),
+    };
+    let compiled = Compiled { physical, text, data_type, implied, is_field, is_there, row_numbers };
     Ok(EngineExpr::Computed(Arc::new(compiled)))
 }
 
@@ -289,6 +307,10 @@ impl Evaluate for Compiled {
         self.is_there
     }
 
+    fn row_numbers(&self) -> Option<usize> {
+        self.row_numbers
+    }
+
     fn implies(&self) -> Vec<AnyOf> {
         self.implied.clone()
     }
@@ -310,6 +332,7 @@ impl Evaluate for Compiled {
                 implied: Vec::new(),
                 is_field: false,
                 is_there: false,
+                row_numbers: None,
             })
         };
         all.into_iter().map(one).collect()

@@ -18,6 +18,7 @@ pub(crate) mod nearest;
 pub(crate) mod one_form;
 pub(crate) mod reads;
 pub(crate) mod registered;
+pub(crate) mod remembered;
 pub(crate) mod safe;
 pub(crate) mod scalars;
 pub(crate) mod simplified;

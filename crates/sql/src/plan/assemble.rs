@@ -305,9 +305,8 @@ impl Assembler<'_> {
         };
         let arrow: SchemaRef = Arc::new(shown.as_arrow().clone());
         let input = |Taking { from, schema, filters, columns }| {
-            let filter = self.compiler.compile_filter(&filters, &schema)?;
-            let columns =
-                columns.map(|columns| self.compiler.compile_all(&columns, &schema)).transpose()?;
+            let (filter, columns) =
+                self.compiler.compile_both(&filters, columns.as_deref(), &schema)?;
             let project = columns.map(|columns| Project { columns, schema: arrow.clone() });
             Ok(Input { filter, project, ..Input::all(from) })
         };

@@ -7,7 +7,8 @@ use millstream_contract::{expr::Expr as EngineExpr, zone::Zone};
 
 use crate::expr::scalars::{as_meant, bound_constants, bound_texts, refuse_stamps};
 use crate::expr::{
-    by_parts::by_parts, evaluate::compile, indexed::Indexed, simplified::simplified,
+    by_parts::by_parts, evaluate::compile_with, indexed::Indexed, remembered::Shared,
+    simplified::simplified,
 };
 use crate::stages::{condition, lower::Grouped};
 use crate::syntax::prelude::*;
@@ -25,8 +26,31 @@ pub(crate) struct Compiler<'a> {
 impl Compiler<'_> {
     /// For batches of `schema`.
     pub(crate) fn compile(&self, expr: &Expr, schema: &DFSchema) -> Result<EngineExpr> {
+        self.compile_sharing(expr, schema, None)
+    }
+
+    /// Compiles an expression with calls that another expression may have, too.
+    fn compile_sharing(
+        &self,
+        expr: &Expr,
+        schema: &DFSchema,
+        shared: Option<&Shared>,
+    ) -> Result<EngineExpr> {
         refuse_stamps(expr)?;
-        compile(expr, schema, self.start_time, self.config)
+        compile_with(expr, schema, self.start_time, self.config, shared)
+    }
+
+    /// A filter of some conditions and columns of the rows that pass, which share values.
+    pub(crate) fn compile_both(
+        &self,
+        conditions: &[Expr],
+        columns: Option<&[Expr]>,
+        schema: &DFSchema,
+    ) -> Result<(Option<EngineExpr>, Option<Vec<EngineExpr>>)> {
+        let shared = Shared::among(conditions, columns.unwrap_or_default(), schema)?;
+        let filter = self.compile_conditions(conditions, schema, shared.as_ref())?;
+        let columns = columns.map(|columns| self.compile_columns(columns, schema, shared.as_ref()));
+        Ok((filter, columns.transpose()?))
     }
 
     /// The conjunction of the conditions; `None` if all rows pass.
@@ -35,17 +59,35 @@ impl Compiler<'_> {
         conditions: &[Expr],
         schema: &DFSchema,
     ) -> Result<Option<EngineExpr>> {
+        self.compile_conditions(conditions, schema, None)
+    }
+
+    fn compile_conditions(
+        &self,
+        conditions: &[Expr],
+        schema: &DFSchema,
+        shared: Option<&Shared>,
+    ) -> Result<Option<EngineExpr>> {
         let is_true = |e: &&Expr| matches!(e, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
         let conditions = conditions.iter().filter(|e| !is_true(e)).cloned();
         let Some(all) = conditions.reduce(|a, b| a.and(b)) else { return Ok(None) };
-        Ok(Some(self.compile(&condition::filter(all, schema)?, schema)?))
+        Ok(Some(self.compile_sharing(&condition::filter(all, schema)?, schema, shared)?))
     }
 
     pub(crate) fn compile_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<EngineExpr>> {
+        self.compile_columns(exprs, schema, None)
+    }
+
+    fn compile_columns(
+        &self,
+        exprs: &[Expr],
+        schema: &DFSchema,
+        shared: Option<&Shared>,
+    ) -> Result<Vec<EngineExpr>> {
         let indexed = Indexed::new(schema.clone());
         let compile = |expr: &Expr| match expr {
             Expr::Column(column) => Ok(EngineExpr::Column(indexed.index_of(column)?)),
-            other => self.compile(other, schema),
+            other => self.compile_sharing(other, schema, shared),
         };
         exprs.iter().map(compile).collect()
     }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::memory::heap::Heap;
+use crate::memory::rooms::Rooms;
 use crate::memory::words::Words;
 
 /// A growing run of 8-byte words addressed by offset.
@@ -17,9 +18,16 @@ pub struct Arena {
     heap: Option<Arc<Heap>>,
     /// Words that values have left behind when they moved.
     dead_words: usize,
+    /// Rooms that blobs have left.
+    rooms: Rooms,
     /// Words of the largest blob, or piece of a chain, that it has had.
     largest_words: usize,
+    /// Texts of keys, by their hashes, of which each may be that of many keys.
+    texts: Option<Box<[u64; TEXTS]>>,
 }
+
+/// Texts of keys that are remembered.
+const TEXTS: usize = 16;
 
 /// A piece of a chain has no more room, in words, than twice that of the one before it, or than
 /// this, unless so much is put into it at once.
@@ -63,6 +71,20 @@ impl Arena {
         let offset = self.alloc_words(bytes.len().div_ceil(8));
         self.write_bytes(offset, bytes);
         pack(bytes.len(), offset)
+    }
+
+    /// As [`Arena::push_bytes`], for the text of a key, which is never changed: keys with the same
+    /// text may share its place.
+    #[inline]
+    pub(crate) fn push_text(&mut self, text: &[u8], hash: u64) -> u64 {
+        let place = hash as usize % TEXTS;
+        let known = self.texts.as_ref().map(|texts| texts[place]);
+        if let Some(known) = known.filter(|known| self.bytes(*known) == text) {
+            return known;
+        }
+        let pushed = self.push_bytes(text);
+        self.texts.get_or_insert_with(|| Box::new([0; TEXTS]))[place] = pushed;
+        pushed
     }
 
     /// Makes room for `count` zeroed words and returns their offset.
@@ -120,6 +142,20 @@ impl Arena {
     /// Notes that a value of so many words has moved elsewhere.
     pub(crate) fn leave(&mut self, words: usize) {
         self.dead_words += words;
+    }
+
+    /// Leaves a blob's room to others.
+    pub(crate) fn leave_room(&mut self, offset: u32, words: usize) {
+        self.leave(words);
+        self.rooms.put(&mut self.words, offset, words);
+    }
+
+    /// A room of at least so many words that a blob has left, and how many words there are. They
+    /// have any content.
+    pub(crate) fn take_room(&mut self, words: usize) -> Option<(u32, usize)> {
+        let (offset, words) = self.rooms.take(&self.words, words)?;
+        self.dead_words -= words.min(self.dead_words);
+        Some((offset, words))
     }
 
     /// Notes a blob, or a piece of a chain, of so many words.
@@ -224,7 +260,8 @@ impl Arena {
     /// Forgets all values. Allocated memory stays if there are at most `kept_bytes_max` bytes, or
     /// little; in a heap, which other tables need, only if there is little.
     pub(crate) fn clear_and_keep(&mut self, kept_bytes_max: usize) {
-        (self.dead_words, self.largest_words) = (0, 0);
+        (self.dead_words, self.largest_words, self.rooms) = (0, 0, Rooms::default());
+        self.texts = None;
         let kept_bytes_max = if self.heap.is_some() { 0 } else { kept_bytes_max };
         if self.allocated_bytes() <= kept_bytes_max.max(KEPT_BYTES) {
             self.words.clear();
@@ -242,6 +279,27 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_keys_share_their_place() {
+        let mut arena = Arena::default();
+        let first = arena.push_text(b"2026-11-28", 7);
+        assert_eq!(arena.push_text(b"2026-11-28", 7), first);
+        let other = arena.push_text(b"2026-11-29", 7);
+        assert_eq!(
+            (arena.bytes(first), arena.bytes(other)),
+            (&b"2026-11-28"[..], &b"2026-11-29"[..])
+        );
+        let used = arena.used_bytes();
+        assert_eq!(arena.push_text(b"2026-11-29", 7), other);
+        assert_eq!(arena.used_bytes(), used);
+        drop(arena.seal());
+        let again = arena.push_text(b"2026-11-29", 7);
+        assert_eq!(arena.bytes(again), b"2026-11-29");
+        arena.clear_and_keep(1 << 20);
+        let again = arena.push_text(b"2026-11-29", 7);
+        assert_eq!((arena.bytes(again), arena.used_bytes()), (&b"2026-11-29"[..], 16));
+    }
 
     #[test]
     fn values_come_back_and_can_be_replaced() {

@@ -11,6 +11,7 @@ pub(crate) mod numbers;
 pub(crate) mod pages;
 pub(crate) mod prefetch;
 pub(crate) mod refused;
+pub(crate) mod rooms;
 pub(crate) mod runs;
 pub(crate) mod scratch;
 pub(crate) mod words;

@@ -36,7 +36,7 @@ pub(crate) fn move_key(row: &mut [u64], layout: &RowLayout, from: &Arena, to: &m
     for &word in layout.var_words() {
         // An empty key refers to nothing.
         if packed_len(row[word]) > 0 {
-            row[word] = to.push_bytes(from.bytes(row[word]));
+            row[word] = to.push_text(from.bytes(row[word]), row[word - 1]);
         }
     }
 }

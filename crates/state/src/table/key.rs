@@ -55,7 +55,8 @@ impl<V: VarKeys> Keys<'_, V> {
         self.hashes.len()
     }
 
-    /// Writes a new row at `place`, copying variable-length keys into the arena.
+    /// Writes a new row at `place`, copying variable-length keys into the arena. Keys may share a
+    /// text's place.
     ///
     /// # Safety
     /// `place` must be memory for a row of this layout.
@@ -79,7 +80,8 @@ impl<V: VarKeys> Keys<'_, V> {
         for (var, &word) in layout.var_words().iter().enumerate() {
             let bytes = self.vars.bytes(row, var);
             if !bytes.is_empty() {
-                words[word] = arena.push_bytes(bytes);
+                // The text's hash stands before.
+                words[word] = arena.push_text(bytes, words[word - 1]);
             }
         }
     }

@@ -11,16 +11,22 @@
 //! New ones are put behind, until there are half as many more; then the blob is pruned. What it
 //! keeps depends on the set of elements alone, so merging is associative and commutative. Where all
 //! elements are wanted ([`Wanted::keeps_all`]), they are put behind each other, and nothing is
-//! pruned. Where a single element is wanted ([`Wanted::keeps_one`]), a lesser element takes its
-//! place.
+//! pruned. Where few elements are wanted ([`Wanted::keeps_few`]), a lesser element takes the place
+//! of the last one.
 
 use crate::memory::arena::Arena;
-use crate::values::blob::{append, blob_bytes, bytes_mut, number_at, replace, resize};
+use crate::values::blob::{append, blob_bytes, bytes_mut, number_at, resize, resize_up_to};
 use crate::values::kind::{Counted, NO_BYTES, Wanted};
-use crate::values::list::{self, LENGTH_BYTES, is_list, list_elements};
+use crate::values::list::{LENGTH_BYTES, is_list, list_elements};
 
 /// The head: three numbers.
 const HEAD_BYTES: usize = 12;
+
+/// Room for a blob that is written anew, before its length is known.
+const ROOM_BYTES: usize = 4 << 10;
+
+/// So few elements are looked through faster than they are sorted.
+const FEW: u32 = 16;
 
 /// The sort key of an element.
 pub fn sort_key(element: &[u8]) -> &[u8] {
@@ -42,6 +48,19 @@ impl Wanted {
     /// Whether one element is wanted.
     pub(crate) fn keeps_one(self) -> bool {
         self.counted == Counted::Elements && self.limit == 1
+    }
+
+    /// Whether few elements are wanted, however many have the same sort key.
+    fn keeps_few(self) -> bool {
+        self.counted == Counted::Elements && self.limit <= FEW
+    }
+
+    /// How many elements a blob has at most.
+    fn most(self) -> usize {
+        match (self.limit as usize, self.keeps_few()) {
+            (limit, true) => limit,
+            (limit, false) => limit.saturating_add(limit / 2 + 1),
+        }
     }
 
     /// How many of some sorted elements are wanted, and whether none that follows them is.
@@ -77,6 +96,13 @@ impl Wanted {
     }
 }
 
+/// The only element that is kept; `None` if there are none or several.
+pub fn only_element(wanted: Wanted, bytes: &[u8]) -> Option<&[u8]> {
+    let (length, element) = bytes.get(HEAD_BYTES..)?.split_first_chunk::<LENGTH_BYTES>()?;
+    let is_all = u32::from_le_bytes(*length) as usize == element.len();
+    (is_all && wanted.limit > 0).then_some(element)
+}
+
 /// The elements that are kept, sorted, each with its rank among all.
 pub fn best_elements(wanted: Wanted, bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let sorted = sorted(bytes);
@@ -106,11 +132,8 @@ fn sorted(bytes: &[u8]) -> Vec<&[u8]> {
 /// Adds an element.
 pub(crate) fn add(wanted: Wanted, word: &mut u64, arena: &mut Arena, element: &[u8]) {
     if wanted.keeps_all() {
-        return keep(word, arena, 1, LENGTH_BYTES + element.len(), |room| {
-            let (length, place) = room.split_at_mut(LENGTH_BYTES);
-            length.copy_from_slice(&(element.len() as u32).to_le_bytes());
-            place.copy_from_slice(element);
-        });
+        let write = |room: &mut [u8]| write_element(room, element);
+        return keep(word, arena, 1, LENGTH_BYTES + element.len(), write);
     }
     if !may_enter(*word, arena, sort_key(element)) {
         return;
@@ -128,13 +151,62 @@ pub(crate) fn add(wanted: Wanted, word: &mut u64, arena: &mut Arena, element: &[
         return prune_if_many(wanted, word, arena);
     }
     let bytes = blob_bytes(*word, arena);
-    if last_of(bytes).is_some_and(|last| !wanted.may_take(element, last)) {
-        return;
+    if let Some(last) = last_of(bytes) {
+        if !wanted.may_take(element, last) {
+            return;
+        }
+        if wanted.keeps_few() {
+            return replace_last(word, arena, element);
+        }
     }
-    let count = number_at(bytes, 0) as u32 + 1;
-    list::add(word, arena, element);
-    bytes_mut(*word, arena)[..4].copy_from_slice(&count.to_le_bytes());
+    let (len, count) = (bytes.len(), number_at(bytes, 0) + 1);
+    let end = len + LENGTH_BYTES + element.len();
+    let most = ((end - HEAD_BYTES) / count).saturating_mul(wanted.most().max(count));
+    resize_up_to(word, arena, end, most.saturating_add(2 * HEAD_BYTES));
+    let (kept, room) = bytes_mut(*word, arena).split_at_mut(len);
+    kept[..4].copy_from_slice(&(count as u32).to_le_bytes());
+    write_element(room, element);
     prune_if_many(wanted, word, arena);
+}
+
+/// Writes an element, with its length, over all of `room`.
+fn write_element(room: &mut [u8], element: &[u8]) {
+    let (length, place) = room.split_at_mut(LENGTH_BYTES);
+    length.copy_from_slice(&(element.len() as u32).to_le_bytes());
+    place.copy_from_slice(element);
+}
+
+/// Puts a lesser element in the place of the last one.
+fn replace_last(word: &mut u64, arena: &mut Arena, element: &[u8]) {
+    let bytes = blob_bytes(*word, arena);
+    let last = last_of(bytes).map(<[u8]>::as_ptr);
+    let all = list_elements(bytes.get(HEAD_BYTES..).unwrap_or_default());
+    let others = all.filter(|other| Some(other.as_ptr()) != last);
+    let mut kept: Vec<&[u8]> = others.chain([element]).collect();
+    let greatest = (0..kept.len()).max_by(|a, b| comparable(kept[*a]).cmp(comparable(kept[*b])));
+    kept.swap(0, greatest.unwrap_or(0));
+    let written = written(kept.into_iter(), true);
+    write(word, arena, &written);
+}
+
+/// A blob of elements, of which the last one in their order comes first; whether no element behind
+/// it is wanted.
+fn written<'e>(elements: impl ExactSizeIterator<Item = &'e [u8]>, full: bool) -> Vec<u8> {
+    let (count, last) = (elements.len() as u32, if full { HEAD_BYTES as u32 } else { 0 });
+    let mut written = Vec::with_capacity(ROOM_BYTES);
+    written.resize(HEAD_BYTES, 0);
+    write_head(&mut written, [count, count, last]);
+    for element in elements {
+        written.extend_from_slice(&(element.len() as u32).to_le_bytes());
+        written.extend_from_slice(element);
+    }
+    written
+}
+
+/// Puts other bytes in the place of a blob's, with little spare room.
+fn write(word: &mut u64, arena: &mut Arena, bytes: &[u8]) {
+    resize_up_to(word, arena, bytes.len(), bytes.len() + bytes.len() / 8);
+    bytes_mut(*word, arena).copy_from_slice(bytes);
 }
 
 /// The last element that is wanted, if no element behind it is.
@@ -158,9 +230,7 @@ fn keep_least(word: &mut u64, arena: &mut Arena, element: &[u8]) {
     resize(word, arena, HEAD_BYTES + LENGTH_BYTES + element.len(), false);
     let (head, kept) = bytes_mut(*word, arena).split_at_mut(HEAD_BYTES);
     write_head(head, [1, 1, HEAD_BYTES as u32]);
-    let (length, place) = kept.split_at_mut(LENGTH_BYTES);
-    length.copy_from_slice(&(element.len() as u32).to_le_bytes());
-    place.copy_from_slice(element);
+    write_element(kept, element);
 }
 
 fn write_head(head: &mut [u8], numbers: [u32; 3]) {
@@ -195,15 +265,8 @@ fn prune_if_many(wanted: Wanted, word: &mut u64, arena: &mut Arena) {
     }
     let sorted = sorted(bytes);
     let (kept, full) = wanted.prune(&sorted);
-    let mut pruned = Vec::with_capacity(bytes.len());
-    pruned.resize(HEAD_BYTES, 0);
-    for element in sorted[..kept].iter().rev() {
-        pruned.extend_from_slice(&(element.len() as u32).to_le_bytes());
-        pruned.extend_from_slice(element);
-    }
-    let last = if full { HEAD_BYTES as u32 } else { 0 };
-    write_head(&mut pruned[..HEAD_BYTES], [kept as u32, kept as u32, last]);
-    replace(word, arena, &pruned);
+    let written = written(sorted[..kept].iter().rev().copied(), full);
+    write(word, arena, &written);
 }
 
 /// Adds the elements of another blob.

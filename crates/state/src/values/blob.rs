@@ -3,11 +3,12 @@
 //! A row has one word for a blob: its offset in the arena, or [`NO_BYTES`] while the value is
 //! empty. There stands a head, one word with the length in bytes below and the capacity in words
 //! above, and behind it the room. A blob that does not fit its room moves to one twice as large,
-//! and the arena counts what it leaves behind. When that is more than half of the arena, the table
-//! moves everything that is alive to a fresh one ([`crate::table::compact`]). So merging into the
-//! same row again and again takes no more memory than what is merged.
+//! and leaves the old room to other blobs. When rooms without a blob are more than half of the
+//! arena, the table moves everything that is alive to a fresh one ([`crate::table::compact`]). So
+//! merging into the same row again and again takes no more memory than what is merged.
 
 use crate::memory::arena::Arena;
+use crate::memory::rooms::rounded;
 use crate::values::kind::NO_BYTES;
 
 /// The least room of a blob, in words.
@@ -54,30 +55,45 @@ pub(crate) fn fixed_mut<const N: usize>(word: u64, arena: &mut Arena) -> Option<
 /// Makes a blob `len` bytes long: its content stays, as far as it fits, and zeros follow. A blob
 /// that moves to a larger place gets spare room if `spare`.
 pub(crate) fn resize(word: &mut u64, arena: &mut Arena, len: usize, spare: bool) {
+    resize_up_to(word, arena, len, if spare { usize::MAX } else { len });
+}
+
+/// The same, with spare room for at most `most` bytes in all.
+pub(crate) fn resize_up_to(word: &mut u64, arena: &mut Arena, len: usize, most: usize) {
     let (old_len, capacity) = if *word == NO_BYTES { (0, 0) } else { head(arena, *word) };
     let needed = len.div_ceil(8);
-    if *word == NO_BYTES || needed > capacity {
-        let room = if spare { needed.max(2 * capacity).max(ROOM_WORDS_MIN) } else { needed };
-        assert!(len < u32::MAX as usize, "a value of 4 GiB");
-        if *word != NO_BYTES && arena.ends_at(*word as usize + 1 + capacity) {
-            // The last one need not move.
-            arena.alloc_words(room - capacity);
-            arena.note_blob(1 + room);
-            arena.words_mut(*word as u32, 1)[0] = (room as u64) << 32 | len as u64;
-            return clear(*word, arena, old_len, 8 * capacity);
-        }
-        let offset = arena.alloc_words(1 + room);
-        arena.note_blob(1 + room);
-        if *word != NO_BYTES {
-            let old = *word as u32 as usize + 1;
-            arena.copy_within(old..old + old_len.div_ceil(8), offset as usize + 1);
-            arena.leave(1 + capacity);
-        }
-        *word = u64::from(offset);
-        arena.words_mut(offset, 1)[0] = (room as u64) << 32 | len as u64;
-        return;
+    if *word != NO_BYTES && needed <= capacity {
+        arena.words_mut(*word as u32, 1)[0] = (capacity as u64) << 32 | len as u64;
+        return clear(*word, arena, old_len, len);
     }
-    arena.words_mut(*word as u32, 1)[0] = (capacity as u64) << 32 | len as u64;
+    assert!(len < u32::MAX as usize, "a value of 4 GiB");
+    let room = match most > len {
+        true => (2 * capacity).min(most.div_ceil(8)).max(needed).max(ROOM_WORDS_MIN),
+        false => needed,
+    };
+    if *word != NO_BYTES && arena.ends_at(*word as usize + 1 + capacity) {
+        // The last one need not move.
+        arena.alloc_words(room - capacity);
+        arena.note_blob(1 + room);
+        arena.words_mut(*word as u32, 1)[0] = (room as u64) << 32 | len as u64;
+        return clear(*word, arena, old_len, 8 * capacity);
+    }
+    let (offset, words) = match arena.take_room(1 + room) {
+        Some(left) => left,
+        None => {
+            let words = if most > len { rounded(1 + room) } else { 1 + room };
+            (arena.alloc_words(words), words)
+        }
+    };
+    arena.note_blob(words);
+    arena.words_mut(offset, 1)[0] = ((words - 1) as u64) << 32 | len as u64;
+    if *word != NO_BYTES {
+        let old = *word as u32 as usize + 1;
+        arena.copy_within(old..old + old_len.div_ceil(8), offset as usize + 1);
+        arena.leave_room(*word as u32, 1 + capacity);
+    }
+    *word = u64::from(offset);
+    // The room may have bytes of the blob before.
     clear(*word, arena, old_len, len);
 }
 

@@ -30,14 +30,7 @@ pub struct RowSummary {
 impl RowSummary {
     /// Adds a row.
     pub fn add(&mut self, row: &[Value<'_>]) {
-        let hash = row.iter().fold(0x6e65_786d_6172_6b21, |hash, value| {
-            mix(hash
-                ^ match value {
-                    Value::Null => 0x4e55_4c4c,
-                    Value::Number(number) => mix(*number as u64 ^ 0x4e55_4d42),
-                    Value::Text(text) => of_bytes(text.as_bytes()),
-                })
-        });
+        let hash = row.iter().fold(NO_VALUES, |hash, value| with_value(hash, *value));
         self.rows += 1;
         self.mix = self.mix.wrapping_add(hash);
     }
@@ -54,47 +47,79 @@ impl RowSummary {
     ///
     /// If a column is of a type that no query of NEXMark has.
     pub fn add_batch(&mut self, batch: &RecordBatch) -> Result<()> {
-        let mut row = Vec::with_capacity(batch.num_columns());
-        for number in 0..batch.num_rows() {
-            row.clear();
-            for (column, field) in batch.columns().iter().zip(batch.schema_ref().fields()) {
-                row.push(value(column, number).ok_or_else(|| Error::Column {
-                    column: field.name().clone(),
-                    expected: "a type that NEXMark has".into(),
-                    found: field.data_type().to_string(),
-                })?);
-            }
-            self.add(&row);
+        let mut hashes = vec![NO_VALUES; batch.num_rows()];
+        for (column, field) in batch.columns().iter().zip(batch.schema_ref().fields()) {
+            add_column(column, &mut hashes).ok_or_else(|| Error::Column {
+                column: field.name().clone(),
+                expected: "a type that NEXMark has".into(),
+                found: field.data_type().to_string(),
+            })?;
         }
+        self.rows += batch.num_rows() as u64;
+        self.mix = hashes.into_iter().fold(self.mix, u64::wrapping_add);
         Ok(())
     }
 }
 
-fn value(column: &ArrayRef, row: usize) -> Option<Value<'_>> {
-    if column.is_null(row) {
-        return Some(Value::Null);
-    }
-    Some(match column.data_type() {
-        DataType::Int64 => Value::Number(column.as_primitive::<Int64Type>().value(row)),
+/// The hash of a row without values.
+const NO_VALUES: u64 = 0x6e65_786d_6172_6b21;
+
+/// The hash of a row with one more value.
+#[inline]
+fn with_value(hash: u64, value: Value<'_>) -> u64 {
+    mix(hash
+        ^ match value {
+            Value::Null => 0x4e55_4c4c,
+            Value::Number(number) => mix(number as u64 ^ 0x4e55_4d42),
+            Value::Text(text) => of_bytes(text.as_bytes()),
+        })
+}
+
+/// Adds the values of a column to the hashes of its rows.
+fn add_column(column: &ArrayRef, hashes: &mut [u64]) -> Option<()> {
+    let nulls = column.nulls();
+    let mut add = |value: &dyn Fn(usize) -> Option<i64>| {
+        for (row, hash) in hashes.iter_mut().enumerate() {
+            *hash = match nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                true => with_value(*hash, Value::Null),
+                false => with_value(*hash, Value::Number(value(row)?)),
+            };
+        }
+        Some(())
+    };
+    match column.data_type() {
+        DataType::Int64 => {
+            let values = column.as_primitive::<Int64Type>().values();
+            add(&|row| values.get(row).copied())
+        }
         DataType::Timestamp(TimeUnit::Millisecond, None) => {
-            Value::Number(column.as_primitive::<TimestampMillisecondType>().value(row))
+            let values = column.as_primitive::<TimestampMillisecondType>().values();
+            add(&|row| values.get(row).copied())
         }
         DataType::Decimal128(..) => {
-            let digits = column.as_primitive::<Decimal128Type>().value(row);
-            Value::Number(i64::try_from(digits).ok()?)
+            let values = column.as_primitive::<Decimal128Type>().values();
+            add(&|row| i64::try_from(*values.get(row)?).ok())
         }
-        DataType::Utf8 => Value::Text(column.as_string::<i32>().value(row)),
-        _ => return None,
-    })
+        DataType::Utf8 => {
+            for (text, hash) in column.as_string::<i32>().iter().zip(hashes) {
+                *hash = with_value(*hash, text.map_or(Value::Null, Value::Text));
+            }
+            Some(())
+        }
+        _ => None,
+    }
 }
 
 fn of_bytes(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    });
-    words.fold(mix(bytes.len() as u64 ^ 0x5445_5854), |hash, word| mix(hash ^ word))
+    let (words, rest) = bytes.as_chunks::<8>();
+    let begun = mix(bytes.len() as u64 ^ 0x5445_5854);
+    let hash = words.iter().fold(begun, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
+    if rest.is_empty() {
+        return hash;
+    }
+    let mut word = [0; 8];
+    word[..rest.len()].copy_from_slice(rest);
+    mix(hash ^ u64::from_le_bytes(word))
 }
 
 /// The finaliser of splitmix64.

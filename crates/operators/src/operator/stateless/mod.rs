@@ -1,9 +1,12 @@
 //! Selection of a batch's rows, and computation of columns: WHERE or HAVING, then SELECT. A pure
 //! function of a batch without state, so a step on the way of rows, and no operator.
 
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use millstream_state::Load;
@@ -11,8 +14,9 @@ use millstream_state::Load;
 use crate::columns::inputs::true_mask;
 use crate::columns::keys::text_bytes;
 use crate::columns::select::positions;
+use crate::columns::with_column;
 use crate::error::{Error, Result};
-use crate::expr::Expr;
+use crate::expr::{Expr, ROW_NUMBERS};
 use crate::failing::rows_before_failing;
 use crate::plan::Project;
 use crate::reads::Reads;
@@ -91,10 +95,27 @@ impl Taking {
         match &self.filter {
             None => self.project(batch),
             Some(filter) => {
-                let mask = true_mask(filter, batch)?;
-                self.passing(batch, mask)
+                let batch = self.numbered(batch)?;
+                let mask = true_mask(filter, &batch)?;
+                self.passing(&batch, mask)
             }
         }
+    }
+
+    /// The batch with numbers of rows, if the filter wants them.
+    fn numbered<'b>(&self, batch: &'b RecordBatch) -> Result<Cow<'b, RecordBatch>> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let place = match &self.filter {
+            Some(Expr::Computed(filter)) => filter.row_numbers(),
+            _ => None,
+        };
+        if place != Some(batch.num_columns()) {
+            return Ok(Cow::Borrowed(batch));
+        }
+        let rows = batch.num_rows() as u64;
+        let first = NEXT.fetch_add(rows, Ordering::Relaxed);
+        let numbers = UInt64Array::from_iter_values(first..first + rows);
+        Ok(Cow::Owned(with_column(batch, ROW_NUMBERS, Arc::new(numbers))?))
     }
 
     /// Filters rows by `mask`, and computes their columns.
@@ -119,9 +140,10 @@ impl Taking {
         let Some(filter) = &self.filter else {
             return Ok(SelectedRows { rows: self.project(batch)?, places: None });
         };
-        let mask = true_mask(filter, batch)?;
+        let batch = self.numbered(batch)?;
+        let mask = true_mask(filter, &batch)?;
         let places = positions(&mask);
-        let rows = self.passing(batch, mask)?;
+        let rows = self.passing(&batch, mask)?;
         Ok(SelectedRows { rows, places: Some(places) })
     }
 

@@ -1,8 +1,13 @@
 //! `REGEXP`, `REGEXP_EXTRACT`, `REGEXP_REPLACE` and their like as Flink has them. `\d`, `\w` and
 //! `\s` are ASCII's, as in Java.
 
+use std::cell::RefCell;
+
 use arrow::array::Int32Array;
 use regex::{CaptureLocations, Match, Regex};
+use regex_automata::dfa::onepass::{self, DFA};
+use regex_automata::util::{prefilter::Prefilter, primitives::NonMaxUsize, syntax};
+use regex_automata::{Anchored, Input, MatchKind, Span};
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
 use crate::expr::located::within_mark;
@@ -25,34 +30,26 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// Compiled patterns of one batch: mostly it is the same in every row.
-pub(super) struct Patterns<F> {
-    compiled: Vec<(String, Regex)>,
+/// Compiled patterns: mostly a batch has the same one in every row.
+pub(super) struct Patterns<R, F> {
+    compiled: Vec<(String, R)>,
     /// Index of the last requested expression.
     last: usize,
-    /// Number of dropped patterns.
-    before: usize,
     compile: F,
 }
 
-impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
-    pub(super) fn new(compile: F) -> Patterns<F> {
-        Patterns { compiled: Vec::new(), last: 0, before: 0, compile }
+impl<R, F: Fn(&str) -> DfResult<R>> Patterns<R, F> {
+    pub(super) fn new(compile: F) -> Patterns<R, F> {
+        Patterns { compiled: Vec::new(), last: 0, compile }
     }
 
-    pub(super) fn get(&mut self, pattern: &str) -> DfResult<&Regex> {
-        Ok(self.numbered(pattern)?.1)
-    }
-
-    /// With the number of patterns compiled before it.
-    fn numbered(&mut self, pattern: &str) -> DfResult<(usize, &Regex)> {
-        let is_it = |(text, _): &(String, Regex)| text == pattern;
+    pub(super) fn get(&mut self, pattern: &str) -> DfResult<&mut R> {
+        let is_it = |(text, _): &(String, R)| text == pattern;
         if !self.compiled.get(self.last).is_some_and(is_it) {
             self.last = match self.compiled.iter().position(is_it) {
                 Some(known) => known,
                 None => {
                     if self.compiled.len() >= PATTERNS_MAX {
-                        self.before += self.compiled.len();
                         self.compiled.clear();
                     }
                     let regex = (self.compile)(pattern)?;
@@ -61,7 +58,7 @@ impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
                 }
             };
         }
-        Ok((self.before + self.last, &self.compiled[self.last].1))
+        Ok(&mut self.compiled[self.last].1)
     }
 }
 
@@ -150,24 +147,98 @@ fn like(args: &Arguments) -> DfResult<ArrayRef> {
     Ok(Arc::new(found.collect::<DfResult<BooleanArray>>()?))
 }
 
+/// A compiled pattern for groups within its first match.
+struct Groups {
+    regex: Regex,
+    places: CaptureLocations,
+    begun: Option<Begun>,
+}
+
+/// A pattern whose matches begin with one of some texts. A place of such a text is found faster
+/// than a match, and from there one pass finds the groups.
+struct Begun {
+    beginning: Prefilter,
+    pattern: DFA,
+    cache: onepass::Cache,
+    slots: Vec<Option<NonMaxUsize>>,
+}
+
+/// Places from which a match is tried, before the whole pattern is looked for.
+const BEGINNINGS_MAX: usize = 4;
+/// Most bytes of the automaton of one pass.
+const BEGUN_BYTES_MAX: usize = 1 << 20;
+
+impl Groups {
+    fn new(pattern: &str) -> DfResult<Groups> {
+        let regex = compile(pattern)?;
+        let (places, begun) = (regex.capture_locations(), Begun::new(&of_ascii(pattern)));
+        Ok(Groups { regex, places, begun })
+    }
+
+    /// Start and end of a group, but for group 0, in the first match.
+    fn place(&mut self, group: usize, text: &str) -> Option<(usize, usize)> {
+        let from = match self.begun.as_mut().map(|begun| begun.place(group, text)) {
+            Some(Ok(place)) => return place,
+            Some(Err(from)) => from,
+            None => 0,
+        };
+        self.regex.captures_read_at(&mut self.places, text, from)?;
+        self.places.get(group)
+    }
+}
+
+impl Begun {
+    /// `None` for a pattern of another kind.
+    fn new(pattern: &str) -> Option<Begun> {
+        let parsed = syntax::parse(pattern).ok()?;
+        let beginning = Prefilter::from_hir_prefix(MatchKind::LeftmostFirst, &parsed)?;
+        let limited = DFA::config().size_limit(Some(BEGUN_BYTES_MAX));
+        let pattern = DFA::builder().configure(limited).build(pattern).ok()?;
+        Some(Begun { beginning, cache: pattern.create_cache(), pattern, slots: Vec::new() })
+    }
+
+    /// As [`Groups::place`]. An error is the place before which no match begins: the search has
+    /// tried enough.
+    fn place(&mut self, group: usize, text: &str) -> Result<Option<(usize, usize)>, usize> {
+        let mut from = 0;
+        let groups = self.pattern.get_nfa().group_info().all_group_len();
+        self.slots.resize(2 * group.saturating_add(1).min(groups), None);
+        for _ in 0..BEGINNINGS_MAX {
+            let span = Span { start: from, end: text.len() };
+            let Some(found) = self.beginning.find(text.as_bytes(), span) else { return Ok(None) };
+            let input = Input::new(text).range(found.start..).anchored(Anchored::Yes);
+            match self.pattern.try_search_slots(&mut self.cache, &input, &mut self.slots) {
+                Ok(Some(_)) => {
+                    let slot = |at: usize| Some(self.slots.get(at).copied()??.get());
+                    return Ok(slot(2 * group).zip(slot(2 * group + 1)));
+                }
+                Ok(None) => from = found.start + 1,
+                Err(_) => return Err(from),
+            }
+        }
+        Err(from)
+    }
+}
+
+thread_local! {
+    /// Patterns of batches before, which are mostly those of the next batch.
+    static GROUPS: RefCell<Patterns<Groups, fn(&str) -> DfResult<Groups>>> =
+        RefCell::new(Patterns::new(Groups::new));
+}
+
 /// A group's first match; group 0 is the whole match. NULL if there is no match or no such group.
 fn extract(args: &Arguments) -> DfResult<ArrayRef> {
-    let mut patterns = Patterns::new(compile);
-    let mut places: Option<(usize, CaptureLocations)> = None;
-    args.parts(|row| {
-        let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
-        let group = if args.count() == 3 { args.number(2, row)? } else { 0 };
-        let (number, regex) = patterns.numbered(pattern)?;
-        let Ok(group) = usize::try_from(group) else { return Ok(None) };
-        if group == 0 {
-            return Ok(regex.find(text).map(|found| found.as_str()));
-        }
-        let places = match &mut places {
-            Some((of, places)) if *of == number => places,
-            other => &mut other.insert((number, regex.capture_locations())).1,
-        };
-        let found = regex.captures_read(places, text);
-        Ok(found.and_then(|_| places.get(group)).map(|(start, end)| &text[start..end]))
+    GROUPS.with_borrow_mut(|patterns| {
+        args.parts(|row| {
+            let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
+            let group = if args.count() == 3 { args.number(2, row)? } else { 0 };
+            let groups = patterns.get(pattern)?;
+            let Ok(group) = usize::try_from(group) else { return Ok(None) };
+            if group == 0 {
+                return Ok(groups.regex.find(text).map(|found| found.as_str()));
+            }
+            Ok(groups.place(group, text).map(|(start, end)| &text[start..end]))
+        })
     })
 }
 
@@ -211,7 +282,53 @@ fn replace(args: &Arguments) -> DfResult<ArrayRef> {
 
 #[cfg(test)]
 mod tests {
-    use super::compile;
+    use super::{Groups, compile};
+
+    /// Groups are those of the whole pattern's first match, wherever a match may begin.
+    #[test]
+    fn groups_of_patterns_that_begin_with_a_text() {
+        let mut quick = 0;
+        for pattern in [
+            "(&|^)channel_id=([^&]*)",
+            "a(b)?c",
+            "ab(x|y)*z|ab(.)",
+            r"key=(\w+)\b",
+            "(ä|ö)=(é*)",
+            "x(a|ab)(c|bcd)(d*)",
+            "(?i)id=(.)",
+            "(a)|b",
+            "()",
+            "q(uu)(vv)(ww)",
+            "aa([^b]*)b",
+        ] {
+            let mut groups = Groups::new(pattern).unwrap();
+            quick += usize::from(groups.begun.is_some());
+            for text in [
+                "channel_id=1&channel_id=2",
+                "?xchannel_id=7&channel_id=8&",
+                "&channel_id=",
+                "channel_channel_id=3",
+                "aaaaaaaaaaaaaaaaac abc",
+                "ac ab abz abxyyx",
+                "key= key=ü key=k_1.",
+                "ö=ä=é ä=ééb",
+                "x xa xab xabcd xacdd",
+                "ID=1 Id=",
+                "ququuuvvw quuvvww",
+                "aa aa aa aa aa aa aab",
+                "",
+            ] {
+                let captures = groups.regex.captures(text);
+                for group in 1..5 {
+                    let found = captures.as_ref().and_then(|captures| captures.get(group));
+                    let place = groups.place(group, text);
+                    let expected = found.map(|found| (found.start(), found.end()));
+                    assert_eq!(place, expected, "{group} of {pattern} in {text}");
+                }
+            }
+        }
+        assert!(quick > 3, "{quick}");
+    }
 
     /// As in Java, where these are ASCII's unless UNICODE_CHARACTER_CLASS is asked for.
     #[test]
