@@ -77,8 +77,13 @@ fn is_exact(data_type: &DataType) -> bool {
 impl JoinSide {
     /// The sides of a join.
     pub(super) fn both(join: &plan::Join) -> Result<[JoinSide; 2]> {
+        let keeps = [join.kind.keeps_left(), join.kind.keeps_right()];
+        let drops_nulls = keeps.map(|keeps| !join.nulls_are_equal && !keeps);
         // Keys are compared as they are encoded, so both sides have room for NULL if one has it.
-        let nullable = |keys: &[Key; 2]| keys.iter().any(|key| key.nullable);
+        let nullable = |keys: &[Key; 2]| {
+            let mut sides = keys.iter().zip(drops_nulls);
+            sides.any(|(key, drops_nulls)| key.nullable && !drops_nulls)
+        };
         let keys_of = |side: usize| -> Vec<Key> {
             let key = |keys: &[Key; 2]| Key { nullable: nullable(keys), ..keys[side].clone() };
             join.keys.iter().map(key).collect()
@@ -92,10 +97,9 @@ impl JoinSide {
                 |f: &&Arc<arrow::datatypes::Field>| (f.data_type().clone(), f.is_nullable());
             fields.iter().map(column).collect::<Vec<_>>()
         });
-        let keeps = [join.kind.keeps_left(), join.kind.keeps_right()];
         let mut made = Vec::new();
         for (number, types) in types.into_iter().enumerate() {
-            let drops_nulls = !join.nulls_are_equal && !keeps[number];
+            let drops_nulls = drops_nulls[number];
             let hidden = join.as_of.then(|| HIDDEN[number].clone());
             made.push(SideDraft::new(keys_of(number), types, drops_nulls, hidden)?);
         }
