@@ -91,6 +91,8 @@ pub(crate) struct Pass {
     pub(crate) taking: Taking,
     /// Expansion of each taken row into several rows; `None`: each row stays a single row.
     pub(crate) expansion: Option<Expansion>,
+    /// Whether readers take a batch with the positions of passing rows.
+    pub(crate) picks: bool,
     pub(crate) takers: Takers,
     /// Stages behind it of whose windows dropped records are counted here, each as often as it
     /// takes them: behind an UNNEST are elements, of which a record may have none, and behind a
@@ -112,6 +114,13 @@ pub(crate) struct OutputPath {
 impl Takers {
     pub(crate) fn is_empty(&self) -> bool {
         self.edges.is_empty() && self.passes.is_empty() && self.ways.is_empty()
+    }
+
+    /// Whether readers take a batch with the positions of passing rows: all are stages with state,
+    /// and no column is computed.
+    pub(crate) fn pick(&self) -> bool {
+        let in_place = |edge: &Edge| edge.taking.filter.is_none() && edge.taking.takes_in_place();
+        self.passes.is_empty() && self.ways.is_empty() && self.edges.iter().all(in_place)
     }
 
     /// All edges to stages with state, also those behind passes.
@@ -338,12 +347,14 @@ impl Nodes<'_> {
                 let late = late.map(|late| {
                     LateRecords::new(Windowing::new(Some(late.window), self.lateness_us))
                 });
+                let picks = expansion.is_none() && takers_of.pick();
                 takers.passes.push(Pass {
                     stage: number,
                     input: at,
                     late,
                     taking,
                     expansion,
+                    picks,
                     takers: takers_of,
                     counted,
                 });

@@ -246,6 +246,10 @@ impl Outboxes {
 }
 
 impl Onward for Outboxes {
+    fn leaves(&self, leader: usize) -> bool {
+        self.outboxes[leader].is_some()
+    }
+
     /// Straight into the leader's channel, as far as there is room and nothing waits there.
     fn pass(
         &self,

@@ -46,16 +46,21 @@ impl Worker {
             let Takers { edges, passes, ways } = &pass.takers;
             let has_siblings = ways.iter().any(|way| way.has_siblings);
             let taken = match edges.is_empty() && passes.is_empty() && !has_siblings {
-                true => pass.taking.rows(records.rows).map(stateless::SelectedRows::from),
-                false => pass.taking.take(records.rows),
+                true => pass.taking.rows(records.rows).map(|rows| (rows.into(), None)),
+                false if pass.picks => pass.taking.pick(records.rows),
+                false => pass.taking.take(records.rows).map(|taken| (taken, None)),
             };
-            let (taken, failing) = match taken {
+            let ((taken, picked), failing) = match taken {
                 Ok(taken) => (taken, None),
-                Err(error) => self.up_to_failing(error, pass, records)?,
+                Err(error) => {
+                    let (taken, failing) = self.up_to_failing(error, pass, records)?;
+                    ((taken, None), failing)
+                }
             };
             let before = passed.len();
             let stateless::SelectedRows { rows, places } = taken;
-            self.context.stats.note_passed(pass.stage, pass.input, rows.num_rows());
+            let count = picked.as_ref().map_or(rows.num_rows(), Vec::len);
+            self.context.stats.note_passed(pass.stage, pass.input, count);
             let taken = stateless::SelectedRows { rows, places: behind(records, places) };
             match &pass.expansion {
                 Some(expansion) => {
@@ -65,7 +70,8 @@ impl Worker {
                     passed.extend(made);
                 }
                 None => {
-                    let taken = Records::taken(&taken, records);
+                    let picked = picked.as_deref();
+                    let taken = Records { picked, ..Records::taken(&taken, records) };
                     self.push(stages, &pass.takers, &taken, passed)?;
                 }
             }
@@ -149,12 +155,13 @@ impl Worker {
         error.for_record(&place_of(records.stamped, records.place(row), name))
     }
 
-    /// Projection of records for a stage; `None` if the stage sees the records' own columns.
+    /// Projection of records for a stage, and the rows that count, if others are left among them;
+    /// `None` if the stage sees the records' own columns.
     pub(super) fn projected(
         &self,
         edge: &Edge,
         records: &Records<'_>,
-    ) -> Result<Option<stateless::SelectedRows>> {
+    ) -> Result<Option<(stateless::SelectedRows, Option<Vec<u32>>)>> {
         if edge.taking.project.is_none() {
             return Ok(None);
         }
@@ -165,9 +172,9 @@ impl Worker {
             };
             failing.map_or(error, |(row, error)| self.for_record(error, records, row))
         };
-        let taken = edge.taking.take(records.rows).map_err(named)?;
+        let (taken, picked) = edge.taking.pick(records.rows).map_err(named)?;
         let stateless::SelectedRows { rows, places } = taken;
-        Ok(Some(stateless::SelectedRows { rows, places: behind(records, places) }))
+        Ok(Some((stateless::SelectedRows { rows, places: behind(records, places) }, picked)))
     }
 
     /// Counts the records of some rows that will be dropped by stages behind a pass.

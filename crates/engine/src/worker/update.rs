@@ -18,7 +18,10 @@ impl Worker {
     ) -> Result<()> {
         let taken = self.projected(edge, records)?;
         let records = match &taken {
-            Some(taken) => Records::taken(taken, records),
+            Some((taken, picked)) => {
+                let picked = picked.as_deref().or(records.picked);
+                Records { picked, ..Records::taken(taken, records) }
+            }
             None => *records,
         };
         let stamped = records.stamped;

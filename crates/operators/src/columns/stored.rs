@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Decimal128Type};
 use millstream_state::{VarKeys, read_i128};
 
 use super::inputs::{Feed, Input, Values, View};
-use super::keys::primitive_from_words;
+use super::keys::{VarColumn, primitive_from_words};
 use super::payload::{Encoder, decode};
 use crate::error::{Error, Result};
 
@@ -157,9 +157,17 @@ impl Gathered {
             (Stored::Wide, View::Pairs(pairs)) => {
                 self.wide.extend(rows.map(|row| read_i128(pairs[row][0], pairs[row][1])));
             }
+            (Stored::Wide, View::Wide(values)) => self.wide.extend(rows.map(|row| values[row])),
             (Stored::Text | Stored::Encoded, View::Packed(packed)) => {
                 for row in rows {
                     self.bytes.extend_from_slice(packed.bytes(row));
+                    self.offsets.push(self.bytes.len() as i64);
+                }
+            }
+            (Stored::Text | Stored::Encoded, View::Column(column)) => {
+                let texts = VarColumn::new(column).ok_or_else(|| damaged("a text of no bytes"))?;
+                for row in rows {
+                    self.bytes.extend_from_slice(texts.bytes(row));
                     self.offsets.push(self.bytes.len() as i64);
                 }
             }

@@ -10,7 +10,7 @@ use crate::columns::select::select;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::assign::{assign, event_times, single_slice};
-use crate::operator::{Batch, BySlice, Dropped, Passing, Rows, Updated, rows_of};
+use crate::operator::{Batch, BySlice, Dropped, Passing, Records, Rows, Updated, rows_of};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 
@@ -31,7 +31,10 @@ pub(super) fn assign_rows(
     buffers: &mut Buffers,
     by_slice: &mut BySlice,
 ) -> Result<Passing> {
-    select_rows(batch.columns(), batch.filter, buffers)?;
+    match batch.rows {
+        Rows::Records(Records { picked: Some(picked), .. }) => buffers.rows = picked.to_vec(),
+        _ => select_rows(batch.columns(), batch.filter, buffers)?,
+    }
     let rows = buffers.rows.len() as u64;
     let passing = |dropped: Dropped| Passing { rows, dropped };
     let mut all_in = |slice| {

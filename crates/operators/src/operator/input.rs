@@ -87,6 +87,8 @@ pub struct Records<'a> {
     /// Places of the records in the batch, ascending; `None`: all its records, in order. A record
     /// whose elements have become rows stands there for each of them.
     pub places: Option<&'a [u32]>,
+    /// Positions of passing rows, ascending, in a batch with other rows; `None`: all rows count.
+    pub picked: Option<&'a [u32]>,
     /// Bytes of input, from which the records come.
     pub bytes: usize,
     /// The first record, if some of its elements have been given before.
@@ -99,8 +101,8 @@ impl<'a> Records<'a> {
     /// All records of a batch.
     pub fn all(stamped: &'a Stamped) -> Records<'a> {
         let Prepared { batch: rows, input_bytes: bytes, .. } = &stamped.prepared;
-        let (places, continued) = (None, None);
-        Records { stamped, rows, places, bytes: *bytes, continued, elements: 0 }
+        let (places, picked, continued) = (None, None, None);
+        Records { stamped, rows, places, picked, bytes: *bytes, continued, elements: 0 }
     }
 
     /// The rows of `taken`, at their places in the batch of `of`.

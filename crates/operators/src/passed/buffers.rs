@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::columns::BatchRows;
 use super::{Format, Outgoing, ReadRows};
 use crate::error::Result;
 use crate::windowing::SliceId;
@@ -31,10 +32,23 @@ pub struct PassedRows {
     /// Words that have been written, and rows.
     used: usize,
     rows: usize,
+    /// Rows that are not in the buffer but in the columns of their batch.
+    in_columns: Option<BatchRows>,
 }
 
 impl PassedRows {
-    /// In the form of [`Format`].
+    /// Rows of a join's side that stay in the columns of their batch.
+    pub(crate) fn in_columns(slice: SliceId, side: usize, rows: BatchRows) -> PassedRows {
+        let (buffer, used, count) = (Vec::new(), 0, rows.places.len());
+        PassedRows { slice, side, buffer, used, rows: count, in_columns: Some(rows) }
+    }
+
+    /// The rows, if they are in the columns of their batch.
+    pub(crate) fn batch_rows(&self) -> Option<&BatchRows> {
+        self.in_columns.as_ref()
+    }
+
+    /// In the form of [`Format`]; none of rows in the columns of their batch.
     pub fn words(&self) -> &[u64] {
         &self.buffer[..self.used]
     }
@@ -52,7 +66,11 @@ impl PassedRows {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        8 * self.buffer.len()
+        8 * self.buffer.len() + self.in_columns.as_ref().map_or(0, BatchRows::bytes)
+    }
+
+    fn live_bytes(&self) -> usize {
+        8 * self.used + self.in_columns.as_ref().map_or(0, BatchRows::live_bytes)
     }
 }
 
@@ -88,6 +106,7 @@ impl Parcel {
 #[derive(Debug, Default)]
 pub struct Passed {
     buffers: Vec<PassedRows>,
+    in_columns: Vec<PassedRows>,
     rows: usize,
     /// Bytes allocated, and those in use.
     bytes: usize,
@@ -151,6 +170,7 @@ impl Passed {
                 buffer,
                 used: words,
                 rows: 1,
+                in_columns: None,
             });
             rest = Outgoing { picked: &rest.picked[kept + 1..], ..rest };
         }
@@ -176,6 +196,7 @@ impl Passed {
                 buffer: words.to_vec(),
                 used: words.len(),
                 rows: read.rows(),
+                in_columns: None,
             }),
         }
     }
@@ -184,7 +205,10 @@ impl Passed {
     pub(crate) fn add(&mut self, rows: PassedRows) {
         self.rows += rows.rows;
         self.bytes += rows.bytes();
-        self.live_bytes += 8 * rows.used;
+        self.live_bytes += rows.live_bytes();
+        if rows.in_columns.is_some() {
+            return self.in_columns.push(rows);
+        }
         self.buffers.push(rows);
         let count = self.buffers.len();
         if count > 1 {
@@ -201,25 +225,28 @@ impl Passed {
         }
         let buffer = pool.take(words);
         self.bytes += 8 * buffer.len();
-        self.buffers.push(PassedRows { slice, side, buffer, used: 0, rows: 0 });
+        let (used, rows, in_columns) = (0, 0, None);
+        self.buffers.push(PassedRows { slice, side, buffer, used, rows, in_columns });
     }
 
-    /// Hands out what there is.
+    /// Hands out what there is, rows in columns first.
     pub(crate) fn take(&mut self) -> Vec<PassedRows> {
-        std::mem::take(self).buffers
+        let Passed { buffers, mut in_columns, .. } = std::mem::take(self);
+        in_columns.extend(buffers);
+        in_columns
     }
 
-    /// Puts the rest of such buffers back.
+    /// Puts the rest of such buffers back; rows for another process are not in columns.
     pub(crate) fn put_back(&mut self, buffers: Vec<PassedRows>) {
         let rows = buffers.iter().map(PassedRows::rows).sum();
         let bytes = buffers.iter().map(PassedRows::bytes).sum();
-        let live_bytes = buffers.iter().map(|rows| size_of_val(rows.words())).sum();
-        *self = Passed { buffers, rows, bytes, live_bytes };
+        let live_bytes = buffers.iter().map(PassedRows::live_bytes).sum();
+        *self = Passed { buffers, rows, bytes, live_bytes, in_columns: Vec::new() };
     }
 
     /// The buffers.
-    pub(crate) fn buffers(&self) -> &[PassedRows] {
-        &self.buffers
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &PassedRows> {
+        self.in_columns.iter().chain(&self.buffers)
     }
 
     /// Rows that are kept.
@@ -253,6 +280,12 @@ impl PassedBuffers {
         let rows_bytes = load.rows * self.format.row_bytes() + load.text_bytes;
         // What is left of an open buffer may be too little for the first of them.
         rows_bytes + 8 * self.pool.words * load.rows.min(leaders)
+    }
+
+    /// The same where rows may stay in the columns of their batch ([`Keeping`](super::Keeping)).
+    pub(crate) fn kept_growth_bytes(&self, load: Load, leaders: usize) -> usize {
+        let buffer_bytes = load.rows * self.format.row_bytes() + load.text_bytes;
+        self.growth_bytes(load, leaders).max(4 * buffer_bytes / 3)
     }
 }
 

@@ -6,6 +6,7 @@
 //! rows where they stand.
 
 mod buffers;
+mod columns;
 mod fill;
 mod format;
 mod gather;
@@ -15,6 +16,7 @@ mod reader;
 mod write;
 
 pub use buffers::{Parcel, Passed, PassedBuffers, PassedRows, Pool};
+pub(crate) use columns::{BatchRows, Keeping};
 pub use fill::{Filled, Outlet, fill};
 pub use format::{Format, HEAD_WORDS, SECTION_ROWS_MAX};
 pub use gather::gather;

@@ -9,6 +9,9 @@ use crate::error::Result;
 
 /// Carrier of rows to the leaders of their keys, as soon as they come.
 pub trait Onward {
+    /// Whether a leader is in another process.
+    fn leaves(&self, leader: usize) -> bool;
+
     /// Passes rows for `leader` on, from the first on, as far as there is room now; returns their
     /// number. Rows that have been `kept` before go first, in reverse order.
     fn pass(

@@ -1,5 +1,7 @@
 //! Interval joins: the slices that a row of the other side may have partners in.
 
+use std::ops::Range;
+
 use super::{SliceId, Windowing, WindowingKind};
 use crate::event_time::USABLE;
 
@@ -15,6 +17,22 @@ impl Windowing {
         let last = latest.saturating_add(before_us).clamp(-USABLE, USABLE);
         let size_us = self.slices.as_ref().map_or(1, |slices| slices.size_us).max(1);
         (first, if first <= last { last - last.saturating_sub(first) % size_us } else { last })
+    }
+
+    /// Times of rows that meet slices from the first to the last of these starts.
+    pub(crate) fn times_meeting(&self, (first, last): (i64, i64)) -> Range<i64> {
+        let (before_us, after_us) = match self.kind {
+            WindowingKind::Interval(interval) => (interval.before_us, interval.after_us),
+            _ => (0, 0),
+        };
+        if first > last {
+            return 0..0;
+        }
+        let size_us = self.slices.as_ref().map_or(1, |slices| slices.size_us);
+        let [from_first, from_last] =
+            [first.saturating_add(after_us), last.saturating_sub(before_us)];
+        let end = from_first.min(from_last).saturating_add(size_us);
+        from_first.max(from_last)..end
     }
 
     /// The slices with these starts.

@@ -1,6 +1,7 @@
 //! Which windows there are, and when what is complete.
 
 use super::*;
+use crate::event_time::USABLE;
 use crate::plan::{Cumulate, Hop, Session};
 
 fn tumbling(size_us: i64, offset_us: i64, lateness_us: i64) -> Windowing {
@@ -266,4 +267,25 @@ fn same_windows(
     assert!(packed.slices_of(names[0]).contains(&pack));
     assert_eq!(packed.closes_at(pack), packed.fires_at(names[0]));
     assert!(packed.closes_at(pack) > watermark, "{time} at {watermark}: added to a closed slice");
+}
+
+/// Times with the same first and last slices in an interval join, time by time.
+#[test]
+fn times_that_meet_the_same_slices_stand_together() {
+    for (before_us, after_us) in [(0, 0), (7, 3), (25, 0), (-4, 9), (30, -30), (10, 10)] {
+        let interval = Interval { anchor: 0, before_us, after_us };
+        let windowing = Windowing::new(Some(Window::Interval(interval)), 0);
+        let near = -200..200_i64;
+        let far = [USABLE, -USABLE].into_iter().flat_map(|end| end - 100..=end + 100);
+        let times: Vec<i64> = near.chain(far).collect();
+        for time in &times {
+            let starts = windowing.starts_meeting(*time, *time);
+            let alike = windowing.times_meeting(starts);
+            let is_within = time.saturating_add(before_us).abs().max((time - after_us).abs());
+            assert!(alike.contains(time) || is_within > USABLE, "{time} {interval:?}");
+            for other in times.iter().filter(|other| alike.contains(other)) {
+                assert_eq!(windowing.starts_meeting(*other, *other), starts, "{other}");
+            }
+        }
+    }
 }

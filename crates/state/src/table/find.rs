@@ -29,6 +29,13 @@ pub(crate) fn find_or_append<V: VarKeys>(
     logs.reserve(keys, rows, pool);
     index.reserve(rows, layout.has_word_keys().then_some(keys.words), logs.shared());
     places.clear();
+    if rows > 1 && keys.words.is_empty() && !keys.hashes.is_empty() {
+        // The key of no columns: all keys of the block have one row.
+        let one = Keys { hashes: &keys.hashes[..1], ahead: &[], words: &[], vars: NoVarKeys };
+        find_or_append(&one, layout, index, logs, arena, pool, places);
+        places.resize(rows, places[0]);
+        return;
+    }
     let logs = &mut logs;
     if layout.has_word_keys() {
         places.reserve(rows);

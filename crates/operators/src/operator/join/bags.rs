@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::ArrayRef;
 use millstream_state::{Leaders, Load};
 
-use super::sides::JoinSide;
+use super::sides::{Evaluated, JoinSide};
 use crate::budget::Usage;
-use crate::columns::inputs::Input;
 use crate::columns::keys::{EncodedKeys, KeyBlock};
 use crate::error::Result;
 use crate::operator::routed::Routed;
 use crate::operator::{Leadership, Room, SealSlice};
-use crate::passed::{Onward, Outgoing, Parcel, Passed, PassedBuffers, PassedRows, Pool, ReadRows};
+use crate::passed::{
+    Keeping, Onward, Outgoing, Parcel, Passed, PassedBuffers, PassedRows, Pool, ReadRows,
+};
 use crate::windowing::SliceId;
 
 /// Rows encoded at a time: their keys lie in a near cache until they are written.
@@ -65,6 +65,18 @@ impl BagsOfSlice {
         self.others.iter().flatten()
     }
 
+    /// The bag of a side for a leader.
+    fn bag(&mut self, side: usize, leader: usize, me: usize, leaders: usize) -> &mut Passed {
+        if leader == me {
+            return &mut self.own[side];
+        }
+        let others = &mut self.others[side];
+        if others.is_empty() {
+            others.resize_with(leaders, Passed::default);
+        }
+        &mut others[leader]
+    }
+
     fn is_empty(&self) -> bool {
         self.bags().all(|bag| bag.rows() == 0)
     }
@@ -113,27 +125,28 @@ impl Bags {
         &mut self,
         slice: SliceId,
         (number, side): (usize, &JoinSide),
-        (keys, arguments): (&[ArrayRef], &[Input]),
+        evaluated: &Evaluated,
         rows: &[u32],
         onward: Option<&dyn Onward>,
     ) -> Result<u64> {
+        let (leaders, to) = (self.leaders.count(), self.destination(number));
         let mut place = self.take(slice);
-        let leaders = self.leaders.count();
-        let to = match self.broadcast {
-            _ if leaders == 1 => Destination::Me,
-            None => Destination::TheirLeaders,
-            Some(side) if side == number => Destination::All,
-            Some(_) => Destination::Me,
-        };
+        let is_here = |leader: &usize| onward.is_none_or(|onward| !onward.leaves(*leader));
+        let Evaluated { keys, arguments, columns } = evaluated;
+        let (here, of) = to.leaders_here(leaders, &is_here);
+        let mut keeping = Keeping::new(columns, &side.format, rows.len() * here / of, here);
         let Bags { passing, block, routed, scratch, positions, .. } = self;
         let passing = &mut passing[number];
         let vars = passing.format.vars_of(keys, arguments);
-        let mut others_rows = 0;
-        let mut added = Ok(());
+        let (mut others_rows, mut added) = (0, Ok(()));
         for rows in rows.chunks(GROUP_ROWS) {
             let keys = side.codec.encode(keys, rows, to == Destination::TheirLeaders, block);
             positions.extend(positions.len() as u32..rows.len() as u32);
             let mut give = |leader: usize, rows: &[u32], keys: EncodedKeys<'_>| {
+                if let Some(keeping) = keeping.as_mut().filter(|_| is_here(&leader)) {
+                    keeping.add(leader, keys.words, rows);
+                    return Ok(());
+                }
                 let outgoing = Outgoing {
                     slice,
                     picked: &positions[..rows.len()],
@@ -142,16 +155,12 @@ impl Bags {
                     vars: &vars,
                     arguments,
                 };
+                let bag = place.bag(number, leader, self.me, leaders);
                 if leader == self.me {
-                    let PassedBuffers { format, pool } = &mut *passing;
-                    return place.own[number].keep_all(format, &outgoing, pool, scratch);
+                    return bag.keep_all(&passing.format, &outgoing, &mut passing.pool, scratch);
                 }
                 others_rows += rows.len() as u64;
-                let others = &mut place.others[number];
-                if others.is_empty() {
-                    others.resize_with(leaders, Passed::default);
-                }
-                pass(leader, &outgoing, onward, &mut others[leader], passing, scratch)
+                pass(leader, &outgoing, onward, bag, passing, scratch)
             };
             match to {
                 Destination::Me => added = give(self.me, rows, keys),
@@ -174,8 +183,22 @@ impl Bags {
                 break;
             }
         }
+        for (leader, rows) in keeping.into_iter().flat_map(Keeping::finish) {
+            let rows = PassedRows::in_columns(slice, number, rows);
+            others_rows += if leader == self.me { 0 } else { rows.rows() as u64 };
+            place.bag(number, leader, self.me, leaders).add(rows);
+        }
         self.put(slice, place);
         added.map(|()| others_rows)
+    }
+
+    fn destination(&self, side: usize) -> Destination {
+        match self.broadcast {
+            _ if self.leaders.count() == 1 => Destination::Me,
+            None => Destination::TheirLeaders,
+            Some(broadcast) if broadcast == side => Destination::All,
+            Some(_) => Destination::Me,
+        }
     }
 
     /// Takes in rows that are for this leader, where another process has put them.
@@ -284,7 +307,8 @@ impl Bags {
         let spare_bytes = self.passing.iter().map(|passing| passing.pool.bytes()).sum::<usize>();
         let opened = self.opened.max(1) * small_slice_bytes(leaders);
         let growth = |load: Load| {
-            let growth = self.passing.iter().map(|passing| passing.growth_bytes(load, leaders));
+            let growth =
+                self.passing.iter().map(|passing| passing.kept_growth_bytes(load, leaders));
             (growth.max().unwrap_or(0) + opened) as u64
         };
         let one = Load { rows: 1, text_bytes: next.text_bytes / next.rows.max(1) };
@@ -313,6 +337,17 @@ enum Destination {
     Me,
     /// All leaders.
     All,
+}
+
+impl Destination {
+    /// The number of leaders in this process that keep rows in columns, and of all leaders.
+    fn leaders_here(self, leaders: usize, is_here: &dyn Fn(&usize) -> bool) -> (usize, usize) {
+        match self {
+            Destination::Me => (1, 1),
+            Destination::All => (0, 1),
+            Destination::TheirLeaders => ((0..leaders).filter(is_here).count(), leaders),
+        }
+    }
 }
 
 /// Passes rows on to a leader: at once, as far as there is room; the rest is kept for the leader.

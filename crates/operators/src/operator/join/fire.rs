@@ -227,19 +227,29 @@ impl FiringJoin {
         // Rows without a partner are not even read, where nothing is given of them.
         let marks = program.gives_late(large);
         let sifts = !marks && self.sifted.pays();
-        let mut gathering = match sifts {
-            true => Gathering::among(side, &built),
-            false => Gathering::new(side, READ_ROWS),
+        let next = self.rest[large].last().and_then(PassedRows::batch_rows);
+        let (read, columns) = match next {
+            Some(rows) => {
+                let columns = SideColumns::in_place(side, rows, sifts.then_some(&built));
+                (self.rest[large].pop().map_or(0, |rows| rows.rows()), columns)
+            }
+            None => {
+                let mut gathering = match sifts {
+                    true => Gathering::among(side, &built),
+                    false => Gathering::new(side, READ_ROWS),
+                };
+                let read = self.read(program, large, &mut gathering, bags)?;
+                (read, gathering.finish(side)?)
+            }
         };
-        let read = self.read(program, large, &mut gathering, bags)?;
         if sifts {
-            self.sifted.add(read, gathering.rows());
-            if gathering.rows() == 0 {
+            self.sifted.add(read, columns.rows);
+            if columns.rows == 0 {
                 self.phase = Phase::Probing(built, None);
                 return Ok(None);
             }
         }
-        let probed = Probed::new(side, gathering.finish(side)?, &built, marks);
+        let probed = Probed::new(side, columns, &built, marks);
         let (rows, probed) = self.probe(program, &mut built, probed)?;
         self.phase = Phase::Probing(built, probed);
         Ok(rows)
@@ -276,7 +286,8 @@ impl FiringJoin {
     ) -> Result<usize> {
         let mut read = 0;
         while read < READ_ROWS
-            && let Some(rows) = self.rest[side].pop()
+            && let Some(rows) =
+                self.rest[side].pop_if(|rows| read == 0 || rows.batch_rows().is_none())
         {
             gathering.read(&program.sides[side], &mut self.reader, &rows)?;
             read += rows.rows();
@@ -363,7 +374,7 @@ impl FiringJoin {
         if rows.is_empty() {
             return Ok(None);
         }
-        let nothing = SideColumns { rows: 0, keys: vec![], hashes: vec![], columns: vec![] };
+        let nothing = SideColumns::default();
         let (own, other) = ((columns, Some(&rows)), (&nothing, None));
         // The first is of the large side.
         let (large, small) = if side == self.small { (other, own) } else { (own, other) };
@@ -381,6 +392,8 @@ impl FiringJoin {
         small: (&SideColumns, Option<&UInt32Array>),
         program: &JoinProgram,
     ) -> Result<RecordBatch> {
+        let places = [large, small].map(|(rows, places)| places.map(|p| rows.places_of(p)));
+        let [large, small] = [(large.0, places[0].as_ref()), (small.0, places[1].as_ref())];
         let [left, right] = if self.small == 0 { [small, large] } else { [large, small] };
         let count = left.1.or(right.1).map_or(0, |places| places.len());
         let mut columns: Vec<ArrayRef> = self.result.bounds(count);

@@ -4,9 +4,10 @@ use millstream_state::VarKeys;
 
 use super::pairs::{Built, Partners};
 use super::sides::{JoinSide, Kept, SideColumns};
+use crate::columns::keys::ColumnVars;
 use crate::columns::stored::Gathered;
 use crate::error::{Error, Result};
-use crate::passed::{PassedRows, ReadRows, Reader};
+use crate::passed::{BatchRows, PassedRows, ReadRows, Reader};
 
 /// Rows of a side that are being read.
 pub(super) struct Gathering<'b> {
@@ -36,10 +37,6 @@ impl<'b> Gathering<'b> {
         Gathering { rows: 0, keys, columns, among: None, partners: Partners::default() }
     }
 
-    pub(super) fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// Reads a buffer.
     pub(super) fn read(
         &mut self,
@@ -47,7 +44,25 @@ impl<'b> Gathering<'b> {
         reader: &mut Reader,
         rows: &PassedRows,
     ) -> Result<()> {
+        if let Some(rows) = rows.batch_rows() {
+            return self.append_kept(side, rows);
+        }
         reader.read_rows(rows.words(), &mut |read| self.append(side, read))
+    }
+
+    /// Appends rows that are in the columns of their batch.
+    fn append_kept(&mut self, side: &JoinSide, kept: &BatchRows) -> Result<()> {
+        let (arguments, texts) = (side.inputs(kept.columns())?, side.texts_in(kept.columns()));
+        let vars = ColumnVars { columns: &texts, rows: &kept.places };
+        for (column, gathered) in side.columns.iter().zip(&mut self.columns) {
+            match column.kept {
+                Kept::Value(value) => gathered.append_picked(&arguments[value], &kept.places)?,
+                Kept::Key(key) => append_key(gathered, side, key, &kept.keys, &vars),
+            }
+        }
+        self.keys.extend_from_slice(&kept.keys);
+        self.rows += kept.places.len();
+        Ok(())
     }
 
     fn append(&mut self, side: &JoinSide, read: &ReadRows<'_>) -> Result<()> {
@@ -112,7 +127,7 @@ impl<'b> Gathering<'b> {
         let columns = columns.collect::<Result<_>>()?;
         let mut hashes = Vec::new();
         side.codec.hash(&self.keys, self.rows, &mut hashes);
-        Ok(SideColumns { rows: self.rows, keys: self.keys, hashes, columns })
+        Ok(SideColumns { rows: self.rows, keys: self.keys, hashes, columns, places: None })
     }
 }
 
@@ -148,6 +163,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::*;
+    use arrow::compute::{concat, take};
     use arrow::datatypes::{Field, Float64Type, Int32Type, Schema};
 
     use super::*;
@@ -227,9 +243,9 @@ mod tests {
                 let places: Vec<u32> = (0..4).collect();
                 for rows in [&places[..1], &places[1..], &places[2..3]] {
                     let mut by_slice: BySlice = vec![(SliceId::WHOLE, rows.to_vec())];
-                    let (keys, values) = side.evaluate(&batch, &mut by_slice).unwrap().unwrap();
-                    let add = (&keys[..], &values[..]);
-                    bags.add(SliceId::WHOLE, (number, side), add, &by_slice[0].1, None).unwrap();
+                    let of_batch = side.evaluate(&batch, &mut by_slice).unwrap().unwrap();
+                    let rows = &by_slice[0].1;
+                    bags.add(SliceId::WHOLE, (number, side), &of_batch, rows, None).unwrap();
                 }
                 let [left, right] = bags.remove(SliceId::WHOLE).unwrap();
                 let mut bag = if number == 0 { left } else { right };
@@ -249,6 +265,52 @@ mod tests {
                 let doubles = found.columns[2].as_primitive::<Float64Type>();
                 let bits = [0, 1].map(|row| doubles.value(row).to_bits());
                 assert_eq!(bits, [(-0.0f64).to_bits(), ODD_NAN], "keys {keys:?}");
+            }
+        }
+    }
+
+    /// Rows that stay in the columns of their batch come out as they went in, as columns and as
+    /// passed rows.
+    #[test]
+    fn rows_in_the_columns_of_their_batch_are_the_same() {
+        let columns: Vec<ArrayRef> = columns()
+            .iter()
+            .map(|column| concat(&[&**column; 300]).unwrap())
+            .map(|column| column.slice(1, column.len() - 1))
+            .collect();
+        let fields = columns.iter().enumerate().map(|(i, c)| (format!("c{i}"), c.clone(), true));
+        let batch = RecordBatch::try_from_iter_with_nullable(fields).unwrap();
+        let places: Vec<u32> = (0..batch.num_rows() as u32).filter(|row| row % 9 != 4).collect();
+        let expected =
+            |column: &ArrayRef| take(column, &UInt32Array::from(places.clone()), None).unwrap();
+        for keys in [&[][..], &[0], &[1], &[7, 8, 6]] {
+            let sides = sides(&columns, keys);
+            let side = &sides[1];
+            let mut by_slice: BySlice = vec![(SliceId::WHOLE, places.clone())];
+            let of_batch = side.evaluate(&batch, &mut by_slice).unwrap().unwrap();
+            let leadership = Leadership { me: 0, leaders: 1, of_empty_key: true };
+            let room = Room { buffer_bytes: 1 << 14, pool_bytes: 1 << 16, ..Room::default() };
+            let mut bags = Bags::new(&sides, None, &leadership, &room);
+            bags.add(SliceId::WHOLE, (1, side), &of_batch, &places, None).unwrap();
+            let [_, mut bag] = bags.remove(SliceId::WHOLE).unwrap();
+            let rows = bag.take().pop().unwrap();
+            let kept = rows.batch_rows().expect("rows in columns");
+            let (mut read, mut reread) = (Gathering::new(side, 0), Gathering::new(side, 0));
+            let mut reader = Reader::new(sides[0].format.clone());
+            read.read(side, &mut reader, &rows).unwrap();
+            let words = side.words(&rows).unwrap();
+            reader.read_rows(&words, &mut |read| reread.append(side, read)).unwrap();
+            let in_place = SideColumns::in_place(side, kept, None);
+            for (at, column) in columns.iter().enumerate() {
+                let places = in_place.places.as_ref().unwrap();
+                let taken = take(&in_place.columns[at], places, None).unwrap();
+                assert_eq!(&taken, &expected(column));
+            }
+            for found in [read, reread].map(|gathering| gathering.finish(side).unwrap()) {
+                assert_eq!((&found.keys, found.rows), (&in_place.keys, places.len()));
+                for (found, column) in found.columns.iter().zip(&columns) {
+                    assert_eq!(found, &expected(column), "keys {keys:?}");
+                }
             }
         }
     }

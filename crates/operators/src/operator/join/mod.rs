@@ -48,6 +48,7 @@ use crate::windowing::{SliceId, WindowId, Windowing};
 use bags::Bags;
 use fire::FiringJoin;
 pub use program::JoinProgram;
+use sides::Evaluated;
 use versions::Versions;
 
 impl super::Program for JoinProgram {
@@ -102,7 +103,7 @@ impl super::Program for JoinProgram {
         let passing = self.assign(batch, &mut buffers, &mut by_slice)?;
         let side = self.side_of(batch.input);
         let evaluated = self.sides[side].evaluate(&*self.columns(batch)?, &mut by_slice)?;
-        let keyed = |(keys, arguments)| Keyed { side, keys, arguments, by_slice };
+        let keyed = |Evaluated { keys, arguments, .. }| Keyed { side, keys, arguments, by_slice };
         Ok((passing, evaluated.map(keyed)))
     }
 
@@ -162,9 +163,9 @@ impl Operator for Join {
         let update = &mut |by_slice: &mut BySlice| {
             let mut updated = Updated::default();
             let evaluated = side.evaluate(&columns, by_slice)?;
-            let Some((keys, arguments)) = evaluated else { return Ok(updated) };
+            let Some(evaluated) = evaluated else { return Ok(updated) };
             for (slice, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
-                let others = bags.add(*slice, (number, side), (&keys, &arguments), rows, onward)?;
+                let others = bags.add(*slice, (number, side), &evaluated, rows, onward)?;
                 updated.others_rows += others;
                 updated.latest = updated.latest.max(Some(*slice));
             }
@@ -242,8 +243,10 @@ impl Operator for Join {
 
     /// Versions of earlier slices are rows of the last slice.
     fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>> {
-        let mut rows: Vec<_> =
-            self.bags.own(slice).map(|own| SavedRows::Passed(own.words().into())).collect();
+        let sides = &self.program.sides;
+        let own = self.bags.own(slice);
+        let words = own.map(|own| sides[own.side.min(1)].words(own).map(SavedRows::Passed));
+        let mut rows = words.collect::<Result<Vec<_>>>()?;
         if self.last == Some(slice) {
             let versions = self.versions.passed(&self.program.sides[1], slice)?;
             rows.extend(versions.map(|own| SavedRows::Passed(own.into_words().into())));

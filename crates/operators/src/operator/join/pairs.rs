@@ -4,6 +4,7 @@ use millstream_state::{Buckets, Range};
 
 use super::sides::{JoinSide, SideColumns};
 use crate::columns::keys::VarColumn;
+use crate::passed::BatchRows;
 
 /// Pairs that are found in a step, at the most.
 pub(super) const PAIRS_MAX: usize = 8192;
@@ -51,9 +52,9 @@ impl Built {
         };
         let matched = vec![false; if marks { columns.rows } else { 0 }];
         // Hashes are not needed any more.
-        let SideColumns { rows, keys, columns, .. } = columns;
+        let SideColumns { rows, keys, columns, places, .. } = columns;
         let keys = if is_word { Vec::new() } else { keys };
-        let columns = SideColumns { rows, keys: Vec::new(), hashes: Vec::new(), columns };
+        let columns = SideColumns { rows, keys: Vec::new(), hashes: Vec::new(), columns, places };
         Built { columns, buckets, keys, matched }
     }
 
@@ -97,6 +98,32 @@ impl Partners {
             }
         }
         picks
+    }
+}
+
+impl SideColumns {
+    /// Rows that are in the columns of their batch; of rows whose keys are `among` the other
+    /// side's, if given.
+    pub(super) fn in_place(
+        side: &JoinSide,
+        rows: &BatchRows,
+        among: Option<&Built>,
+    ) -> SideColumns {
+        let (mut keys, mut places, width) = (Vec::new(), Vec::new(), side.codec.words());
+        match among {
+            None => (keys, places) = (rows.keys.clone(), rows.places.clone()),
+            Some(built) => {
+                let mut partners = Partners::default();
+                for row in partners.of(built, side, &rows.keys, rows.places.len()) {
+                    let row = *row as usize;
+                    keys.extend_from_slice(&rows.keys[row * width..][..width]);
+                    places.push(rows.places[row]);
+                }
+            }
+        }
+        let (count, mut hashes, columns) = (places.len(), Vec::new(), rows.columns().to_vec());
+        side.codec.hash(&keys, count, &mut hashes);
+        SideColumns { rows: count, keys, hashes, columns, places: Some(places.into()) }
     }
 }
 
@@ -199,11 +226,12 @@ impl Looking<'_> {
             buckets.look_ahead(self.ranges, row);
             let (hash, mut range) = (self.columns.hashes[row], self.ranges[row]);
             let key = &self.columns.keys[row * width..(row + 1) * width];
+            let place = self.columns.place(row);
             while let Some(found) = buckets.next(&mut range, hash) {
                 let first = found as usize * width;
                 let mut texts = probed.iter().zip(built);
                 let equal = self.built.keys[first..first + width] == *key
-                    && texts.all(|(a, b)| a.bytes(row) == b.bytes(found as usize));
+                    && texts.all(|(a, b)| a.bytes(place) == b.bytes(found as usize));
                 if equal && self.pairs.add(row, found) {
                     (*self.row, self.ranges[row]) = (row, range);
                     return;

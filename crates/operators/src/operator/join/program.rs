@@ -145,22 +145,24 @@ impl JoinProgram {
             // Of a row without a time it is known which slice it lies in.
             let begin = self.windowing.begin_of(slice);
             let all = (begin, self.windowing.slice_of(begin).end - 1);
-            // Most rows meet the same slices as the row before.
-            let mut rows = rows.into_iter().map(|row| {
-                let (earliest, latest) = time_of(row).map_or(all, |time| (time, time));
-                (row, self.windowing.starts_meeting(earliest, latest))
-            });
-            let mut next = rows.next();
-            while let Some((row, starts)) = next {
-                let mut alike = vec![row];
-                next = rows.find(|(row, other)| {
-                    let same = *other == starts;
-                    alike.extend(same.then_some(*row));
-                    !same
-                });
+            let starts_of = |time: Option<i64>| {
+                let (earliest, latest) = time.map_or(all, |time| (time, time));
+                self.windowing.starts_meeting(earliest, latest)
+            };
+            let mut rest = &rows[..];
+            while let Some(row) = rest.first() {
+                // Most rows meet the same slices as the row before.
+                let starts = starts_of(time_of(*row));
+                let times = self.windowing.times_meeting(starts);
+                let is_alike = |row: &u32| match time_of(*row) {
+                    Some(time) if times.contains(&time) => true,
+                    time => starts_of(time) == starts,
+                };
+                let alike = rest.iter().position(|row| !is_alike(row)).unwrap_or(rest.len());
                 for slice in self.windowing.slices_from(starts) {
-                    slices.entry(slice).or_default().extend_from_slice(&alike);
+                    slices.entry(slice).or_default().extend_from_slice(&rest[..alike]);
                 }
+                rest = &rest[alike..];
             }
         }
         for (slice, mut rows) in slices {

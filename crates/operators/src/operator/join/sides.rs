@@ -3,9 +3,10 @@
 //! A row is kept as its key and the columns that nothing but their own values can tell: a column
 //! that is a key, and whose values a key says exactly, is not kept twice.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use millstream_state::Leaders;
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::counted::take_out;
 use crate::operator::{BySlice, Leadership};
-use crate::passed::{Format, ReadRows};
+use crate::passed::{Format, Outgoing, PassedRows, ReadRows, SECTION_ROWS_MAX};
 use crate::plan::{self, Key};
 use crate::texts;
 
@@ -77,8 +78,13 @@ fn is_exact(data_type: &DataType) -> bool {
 impl JoinSide {
     /// The sides of a join.
     pub(super) fn both(join: &plan::Join) -> Result<[JoinSide; 2]> {
+        let keeps = [join.kind.keeps_left(), join.kind.keeps_right()];
+        let drops_nulls = keeps.map(|keeps| !join.nulls_are_equal && !keeps);
         // Keys are compared as they are encoded, so both sides have room for NULL if one has it.
-        let nullable = |keys: &[Key; 2]| keys.iter().any(|key| key.nullable);
+        let nullable = |keys: &[Key; 2]| {
+            let mut sides = keys.iter().zip(drops_nulls);
+            sides.any(|(key, drops_nulls)| key.nullable && !drops_nulls)
+        };
         let keys_of = |side: usize| -> Vec<Key> {
             let key = |keys: &[Key; 2]| Key { nullable: nullable(keys), ..keys[side].clone() };
             join.keys.iter().map(key).collect()
@@ -92,10 +98,9 @@ impl JoinSide {
                 |f: &&Arc<arrow::datatypes::Field>| (f.data_type().clone(), f.is_nullable());
             fields.iter().map(column).collect::<Vec<_>>()
         });
-        let keeps = [join.kind.keeps_left(), join.kind.keeps_right()];
         let mut made = Vec::new();
         for (number, types) in types.into_iter().enumerate() {
-            let drops_nulls = !join.nulls_are_equal && !keeps[number];
+            let drops_nulls = drops_nulls[number];
             let hidden = join.as_of.then(|| HIDDEN[number].clone());
             made.push(SideDraft::new(keys_of(number), types, drops_nulls, hidden)?);
         }
@@ -116,7 +121,7 @@ impl JoinSide {
         &self,
         rows: &RecordBatch,
         by_slice: &mut BySlice,
-    ) -> Result<Option<(Vec<ArrayRef>, Vec<Input>)>> {
+    ) -> Result<Option<Evaluated>> {
         let counted: usize = by_slice.iter().map(|(_, rows)| rows.len()).sum();
         if counted == 0 {
             return Ok(None);
@@ -143,8 +148,13 @@ impl JoinSide {
         }
         let value =
             |(column, stored): &(usize, Stored)| stored::input(*stored, rows.column(*column));
-        let values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
-        Ok(Some((keys, values)))
+        let arguments = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
+        let column = |column: &Column| match column.kept {
+            Kept::Key(key) => keys[key].clone(),
+            Kept::Value(value) => rows.column(self.values[value].0).clone(),
+        };
+        let columns = self.columns.iter().map(column).collect();
+        Ok(Some(Evaluated { keys, arguments, columns }))
     }
 
     /// The kept values of rows that were read.
@@ -156,6 +166,34 @@ impl JoinSide {
             stored::input(*stored, column.ok_or_else(unknown)?)
         };
         self.values.iter().enumerate().map(input).collect()
+    }
+
+    /// Rows in the form of [`Format`].
+    pub(super) fn words<'r>(&self, rows: &'r PassedRows) -> Result<Cow<'r, [u64]>> {
+        let Some(kept) = rows.batch_rows() else { return Ok(rows.words().into()) };
+        let arguments = self.inputs(kept.columns())?;
+        let vars = self.format.vars_behind(self.texts_in(kept.columns()), &arguments);
+        let picked: Vec<u32> = (0..kept.places.len() as u32).collect();
+        let mut words = Vec::new();
+        for picked in picked.chunks(SECTION_ROWS_MAX) {
+            let rows = Outgoing {
+                slice: rows.slice,
+                picked,
+                words: &kept.keys,
+                rows: &kept.places,
+                vars: &vars,
+                arguments: &arguments,
+            };
+            let (before, (_, more)) = (words.len(), self.format.fit(&rows, usize::MAX));
+            words.resize(before + more, 0);
+            self.format.write(&rows, &mut words[before..], &mut Vec::new())?;
+        }
+        Ok(words.into())
+    }
+
+    /// The texts among the keys, in columns in the order of [`JoinSide::columns`].
+    pub(super) fn texts_in<'c>(&self, columns: &'c [ArrayRef]) -> Vec<VarColumn<'c>> {
+        self.text_keys.iter().filter_map(|column| VarColumn::new(&columns[*column])).collect()
     }
 
     /// Whether the first of some rows is of a key that a worker leads.
@@ -172,6 +210,15 @@ impl JoinSide {
     pub(super) fn has_null_word(&self) -> bool {
         !self.keys.is_empty() && self.codec.null_bit(0).is_some()
     }
+}
+
+/// Rows of a batch as a side of a join sees them.
+pub(super) struct Evaluated {
+    pub(super) keys: Vec<ArrayRef>,
+    /// The kept values beside the keys.
+    pub(super) arguments: Vec<Input>,
+    /// Columns in the order of [`JoinSide::columns`].
+    pub(super) columns: Vec<ArrayRef>,
 }
 
 /// A side without its format.
@@ -271,6 +318,7 @@ impl SideDraft {
 }
 
 /// Rows of a side that have been read.
+#[derive(Default)]
 pub(super) struct SideColumns {
     pub(super) rows: usize,
     /// Their keys, row after row.
@@ -279,17 +327,33 @@ pub(super) struct SideColumns {
     pub(super) hashes: Vec<u64>,
     /// Columns in the order of [`JoinSide::columns`].
     pub(super) columns: Vec<ArrayRef>,
+    /// Positions of the rows in the columns; `None`: the columns have these rows alone.
+    pub(super) places: Option<UInt32Array>,
 }
 
 impl SideColumns {
+    /// The place of a row in the columns.
+    pub(super) fn place(&self, row: usize) -> usize {
+        self.places.as_ref().map_or(row, |places| places.value(row) as usize)
+    }
+
+    /// The places of rows in the columns.
+    pub(super) fn places_of(&self, rows: &UInt32Array) -> UInt32Array {
+        match &self.places {
+            None => rows.clone(),
+            Some(places) => rows.values().iter().map(|row| places.value(*row as usize)).collect(),
+        }
+    }
+
     /// The texts among the keys.
     pub(super) fn texts(&self, side: &JoinSide) -> Vec<VarColumn<'_>> {
-        side.text_keys.iter().filter_map(|column| VarColumn::new(&self.columns[*column])).collect()
+        side.texts_in(&self.columns)
     }
 
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
         let columns = self.columns.iter().map(|column| column.get_buffer_memory_size());
-        8 * (self.keys.capacity() + self.hashes.capacity()) + columns.sum::<usize>()
+        let places = self.places.as_ref().map_or(0, |places| 4 * places.len());
+        8 * (self.keys.capacity() + self.hashes.capacity()) + columns.sum::<usize>() + places
     }
 }

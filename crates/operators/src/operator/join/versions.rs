@@ -228,7 +228,7 @@ fn gathered(all: &[&SideColumns], from: &[(usize, usize)]) -> Result<SideColumns
     };
     let columns = all.first().map_or(0, |columns| columns.columns.len());
     let columns = (0..columns).map(column).collect::<Result<_>>()?;
-    Ok(SideColumns { rows: from.len(), keys, hashes, columns })
+    Ok(SideColumns { rows: from.len(), keys, hashes, columns, places: None })
 }
 
 #[cfg(test)]
@@ -288,6 +288,7 @@ mod tests {
             keys: words,
             hashes,
             columns: vec![keys, texts, values, orders],
+            places: None,
         }
     }
 

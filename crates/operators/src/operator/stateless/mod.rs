@@ -148,7 +148,7 @@ impl Taking {
     }
 
     /// Whether all that it gives is there already ([`Expr::is_there`]).
-    pub(crate) fn takes_in_place(&self) -> bool {
+    pub fn takes_in_place(&self) -> bool {
         self.project.as_ref().is_none_or(|project| project.columns.iter().all(Expr::is_there))
     }
 
@@ -158,6 +158,22 @@ impl Taking {
         texts::begin();
         let mask = self.filter.as_ref().map(|filter| true_mask(filter, batch)).transpose()?;
         Ok(SelectedRows { rows: self.project(batch)?, places: mask.as_ref().map(positions) })
+    }
+
+    /// As [`Taking::take`], or, if it [takes in place](Taking::takes_in_place) and most rows pass,
+    /// all rows and the positions of those that pass.
+    pub fn pick(&self, batch: &RecordBatch) -> Result<(SelectedRows, Option<Vec<u32>>)> {
+        let Some(filter) = self.filter.as_ref().filter(|_| self.takes_in_place()) else {
+            return Ok((self.take(batch)?, None));
+        };
+        texts::begin();
+        let mask = true_mask(filter, batch)?;
+        let passing = positions(&mask);
+        if 2 * passing.len() < batch.num_rows() {
+            let rows = self.passing(batch, mask)?;
+            return Ok((SelectedRows { rows, places: Some(passing) }, None));
+        }
+        Ok((self.project(batch)?.into(), Some(passing)))
     }
 
     fn project(&self, rows: &RecordBatch) -> Result<RecordBatch> {
