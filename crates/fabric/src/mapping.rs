@@ -9,6 +9,10 @@ use crate::error::{Error, Result, last_os_error, opened};
 /// Huge pages of this size are asked for.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// Shared memory up to this size is mapped with all its pages: a process of many has hundreds of
+/// small mappings, of which each page would otherwise cost a fault later.
+const POPULATED_BYTES: usize = 64 << 10;
+
 /// Mapped memory, unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -36,11 +40,16 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The whole of a shared memory file.
+    /// The whole of a shared memory file, for use soon.
     pub(crate) fn shared(file: &OwnedFd, bytes: usize) -> Result<Mapping> {
-        let mapping = map(bytes.max(1), libc::MAP_SHARED, file.as_raw_fd())?;
-        mapping.advise_huge();
-        Ok(mapping)
+        let populate = if bytes <= POPULATED_BYTES { libc::MAP_POPULATE } else { 0 };
+        map(bytes.max(1), libc::MAP_SHARED | populate, file.as_raw_fd())
+            .inspect(Mapping::advise_huge)
+    }
+
+    /// The whole of a shared memory file that may stay unused.
+    pub(crate) fn shared_for_later(file: &OwnedFd, bytes: usize) -> Result<Mapping> {
+        map(bytes.max(1), libc::MAP_SHARED, file.as_raw_fd()).inspect(Mapping::advise_huge)
     }
 
     /// First byte.

@@ -2,7 +2,7 @@
 //!
 //! The end of a file says where its columns lie ([`file`]), so only those that are used are read.
 //! Rows are read in ranges of a row group ([`split`]), by several workers at once, each of which
-//! reads and unpacks the pages it needs ([`pages`]).
+//! reads and unpacks the pages it needs ([`pages`]), and begins at the first of them ([`starts`]).
 //!
 //! Columns are found by name, and have the declared type, or one whose values all fit it
 //! ([`crate::columns`]). Dictionaries are unpacked when a chunk is decoded.
@@ -17,6 +17,7 @@ mod instants;
 mod pages;
 mod prune;
 mod split;
+mod starts;
 #[cfg(test)]
 mod tests;
 mod thrift;

@@ -1,16 +1,18 @@
 //! The pages of a row group, as chunks of it read them.
 //!
 //! A chunk is some rows of a row group. Pages do not end where chunks do, and each column has its
-//! own. Pages before the chunk are passed over by their headers, without unpacking them. Dictionary
-//! pages, and those data pages of which a later chunk needs the rest, are kept unpacked as long as
-//! chunks of the row group are about ([`Kept`]): otherwise a row group whose columns are a page
-//! each, as DuckDB writes them, would be unpacked once per chunk.
+//! own. Pages before the chunk are passed over, without unpacking them ([`super::starts`]).
+//! Dictionary pages, and those data pages of which a later chunk needs the rest, are kept unpacked
+//! as long as chunks of the row group are about ([`Kept`]), and one chunk unpacks a page while
+//! others wait: otherwise a row group whose columns are a page each, as DuckDB writes them, would
+//! be unpacked once per chunk.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::iter;
+use std::mem;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use millstream_contract::decoding;
@@ -18,11 +20,12 @@ use parquet::arrow::arrow_reader::RowGroups;
 use parquet::basic::Type as Physical;
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescriptor;
 
+use super::starts::{HEADER_BYTES, PageStarts};
 use super::thrift;
 use crate::input::{Anywhere, may_unpack_to};
 
@@ -30,12 +33,13 @@ use crate::input::{Anywhere, may_unpack_to};
 /// reader holds anyway. Other pages are unpacked again.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of a page's header that are read at once. Most have some thirty.
-const HEADER_BYTES: usize = 256;
-
-/// Pages of a row group that several chunks need, unpacked.
+/// Pages of a row group that several chunks need, unpacked, and the starts of all pages.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<KeptPages>);
+pub(super) struct Kept {
+    pages: Mutex<KeptPages>,
+    unpacked: Condvar,
+    starts: PageStarts,
+}
 
 #[derive(Debug, Default)]
 struct KeptPages {
@@ -44,29 +48,49 @@ struct KeptPages {
     bytes: usize,
     /// By leaf column: the last page that is larger, by its place.
     large: HashMap<usize, (usize, Page)>,
+    /// Pages that a chunk is unpacking in order to keep them.
+    unpacking: HashSet<(usize, usize)>,
+}
+
+/// A page that this chunk unpacks while other chunks wait for the page.
+struct Unpacking<'a> {
+    kept: &'a Kept,
+    at: (usize, usize),
+}
+
+impl Drop for Unpacking<'_> {
+    fn drop(&mut self) {
+        self.kept.lock().unpacking.remove(&self.at);
+        self.kept.unpacked.notify_all();
+    }
 }
 
 impl Kept {
-    /// A page; it is kept on unless this is the `last` chunk to need it.
-    fn get(&self, at: (usize, usize), last: bool) -> Option<Page> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let large = kept.large.get(&at.0).filter(|(place, _)| *place == at.1);
-        if let Some(page) = large.map(|(_, page)| page.clone()) {
-            if last {
-                kept.large.remove(&at.0);
+    fn lock(&self) -> MutexGuard<'_, KeptPages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A page, if it is kept or another chunk is about to keep it. Otherwise this chunk unpacks it.
+    fn get_or_unpack(
+        &self,
+        at: (usize, usize),
+        last: bool,
+    ) -> std::result::Result<Page, Option<Unpacking<'_>>> {
+        let mut kept = self.lock();
+        loop {
+            if let Some(page) = kept.get(at, last) {
+                return Ok(page);
             }
-            return Some(page);
+            if !kept.unpacking.contains(&at) {
+                let keeps = !last && kept.bytes < KEPT_BYTES_MAX && kept.unpacking.insert(at);
+                return Err(keeps.then(|| Unpacking { kept: self, at }));
+            }
+            kept = self.unpacked.wait(kept).unwrap_or_else(PoisonError::into_inner);
         }
-        if !last {
-            return kept.pages.get(&at).cloned();
-        }
-        let page = kept.pages.remove(&at)?;
-        kept.bytes -= page.buffer().len();
-        Some(page)
     }
 
     fn keep(&self, at: (usize, usize), page: &Page) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.lock();
         let bytes = page.buffer().len();
         if bytes > KEPT_BYTES_MAX {
             kept.large.insert(at.0, (at.1, page.clone()));
@@ -78,7 +102,27 @@ impl Kept {
     }
 }
 
+impl KeptPages {
+    /// A page; it is kept on unless this is the `last` chunk to need it.
+    fn get(&mut self, at: (usize, usize), last: bool) -> Option<Page> {
+        let large = self.large.get(&at.0).filter(|(place, _)| *place == at.1);
+        if let Some(page) = large.map(|(_, page)| page.clone()) {
+            if last {
+                self.large.remove(&at.0);
+            }
+            return Some(page);
+        }
+        if !last {
+            return self.pages.get(&at).cloned();
+        }
+        let page = self.pages.remove(&at)?;
+        self.bytes -= page.buffer().len();
+        Some(page)
+    }
+}
+
 /// A row group, of which some rows are read.
+#[derive(Clone)]
 pub(super) struct Group {
     pub(super) bytes: Arc<Anywhere>,
     pub(super) metadata: Arc<ParquetMetaData>,
@@ -87,21 +131,40 @@ pub(super) struct Group {
     pub(super) kept: Arc<Kept>,
 }
 
+impl Group {
+    fn reader(&self, column: &ColumnChunkMetaData) -> Result<SerializedPageReader<Anywhere>> {
+        SerializedPageReader::new(self.bytes.clone(), column, self.num_rows(), None)
+    }
+
+    /// The dictionary of a leaf column, which is the column's first page.
+    fn dictionary(&self, leaf: usize) -> Result<Option<Page>> {
+        let reader = || self.reader(self.metadata.row_group(self.number).column(leaf));
+        unpacked(|| reader()?.get_next_page(), &self.kept, (leaf, 0), false)
+    }
+}
+
 impl RowGroups for Group {
     fn num_rows(&self) -> usize {
         self.metadata.row_group(self.number).num_rows() as usize
     }
 
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
-        let group = self.metadata.row_group(self.number);
-        let column = group.column(leaf);
-        let rows = group.num_rows() as usize;
+        let column = self.metadata.row_group(self.number).column(leaf);
+        let is_flat = column.column_descr().max_rep_level() == 0;
+        let first = || self.kept.starts.first_page(leaf, column, &self.bytes, &self.rows);
+        let first = is_flat.then(first).flatten();
+        let row = first.map_or(0, |first| first.place.row);
         let pages = Pages {
-            inner: SerializedPageReader::new(self.bytes.clone(), column, rows, None)?,
+            inner: match &first {
+                Some(first) => self.reader(&pages_from(column, first.place.offset)?)?,
+                None => self.reader(column)?,
+            },
+            dictionary_of: first.filter(|first| first.needs_dictionary).map(|_| self.clone()),
+            rows_before: row as usize,
             kept: self.kept.clone(),
             leaf,
-            next: 0,
-            row: (column.column_descr().max_rep_level() == 0).then_some(0),
+            next: first.map_or(0, |first| first.number),
+            row: is_flat.then_some(row),
             value_bytes: value_bytes(column.column_descr()),
             rows: self.rows.clone(),
         };
@@ -130,9 +193,21 @@ impl Iterator for OneColumn {
 
 impl PageIterator for OneColumn {}
 
+/// A column chunk without the pages before this offset.
+fn pages_from(column: &ColumnChunkMetaData, offset: u64) -> Result<ColumnChunkMetaData> {
+    let (start, length) = column.byte_range();
+    let rest = (start + length).saturating_sub(offset);
+    let later = column.clone().into_builder().set_dictionary_page_offset(None);
+    later.set_data_page_offset(offset as i64).set_total_compressed_size(rest as i64).build()
+}
+
 /// Pages, of which some are kept.
 struct Pages {
     inner: SerializedPageReader<Anywhere>,
+    /// The row group, if the dictionary comes next and `inner` begins behind it.
+    dictionary_of: Option<Group>,
+    /// Rows before the first page of `inner`: the library passes over them as over one page.
+    rows_before: usize,
     kept: Arc<Kept>,
     leaf: usize,
     /// The number of the next page.
@@ -177,34 +252,42 @@ impl Pages {
 
 impl PageReader for Pages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
+        if let Some(group) = self.dictionary_of.take() {
+            return group.dictionary(self.leaf);
+        }
+        if self.rows_before > 0 {
+            return Err(ParquetError::General("rows before those of a chunk".into()));
+        }
         let Some(about) = self.inner.peek_next_page()? else { return Ok(None) };
         let (at, end) = ((self.leaf, self.next), self.end_of(&about));
         self.take_values(&about)?;
         let last = !about.is_dict && end.is_some_and(|end| end <= self.rows.end);
-        let page = match self.kept.get(at, last) {
-            Some(page) => {
-                self.inner.skip_next_page()?;
-                page
-            }
-            None => {
-                let Some(page) = self.inner.get_next_page()? else { return Ok(None) };
-                check(&page)?;
-                take(page.buffer().len() as u64)?;
-                if !last {
-                    self.kept.keep(at, &page);
-                }
-                page
-            }
+        let mut is_unpacked = false;
+        let unpack = || {
+            is_unpacked = true;
+            self.inner.get_next_page()
         };
+        let page = unpacked(unpack, &self.kept, at, last)?;
+        if !is_unpacked {
+            self.inner.skip_next_page()?;
+        }
         (self.next, self.row) = (self.next + 1, end);
-        Ok(Some(page))
+        Ok(page)
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        self.inner.peek_next_page()
+        let rows = (self.rows_before > 0).then_some(self.rows_before);
+        match self.dictionary_of {
+            Some(_) => Ok(Some(PageMetadata { num_rows: None, num_levels: None, is_dict: true })),
+            None if rows.is_none() => self.inner.peek_next_page(),
+            None => Ok(Some(PageMetadata { num_rows: rows, num_levels: rows, is_dict: false })),
+        }
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
+        if self.dictionary_of.take().is_some() || mem::take(&mut self.rows_before) > 0 {
+            return Ok(());
+        }
         if let Some(about) = self.inner.peek_next_page()? {
             (self.next, self.row) = (self.next + 1, self.end_of(&about));
         }
@@ -222,6 +305,26 @@ impl Iterator for Pages {
     fn next(&mut self) -> Option<Result<Page>> {
         self.get_next_page().transpose()
     }
+}
+
+/// A page, kept on unless this is the `last` chunk to need the page.
+fn unpacked(
+    unpack: impl FnOnce() -> Result<Option<Page>>,
+    kept: &Kept,
+    at: (usize, usize),
+    last: bool,
+) -> Result<Option<Page>> {
+    let _unpacking = match kept.get_or_unpack(at, last) {
+        Ok(page) => return Ok(Some(page)),
+        Err(unpacking) => unpacking,
+    };
+    let Some(page) = unpack()? else { return Ok(None) };
+    check(&page)?;
+    take(page.buffer().len() as u64)?;
+    if !last {
+        kept.keep(at, &page);
+    }
+    Ok(Some(page))
 }
 
 /// Counts bytes for which room is about to be made.
@@ -315,7 +418,7 @@ mod tests {
             statistics: None,
         };
         let kept = Kept::default();
-        let length = |at, last| kept.get(at, last).map(|page| page.buffer().len());
+        let length = |at, last| kept.lock().get(at, last).map(|page| page.buffer().len());
         let large = KEPT_BYTES_MAX + 1;
         for (at, bytes) in [((0, 0), 5), ((0, 1), large), ((1, 0), large), ((0, 2), 7)] {
             kept.keep(at, &page(bytes));

@@ -29,8 +29,9 @@ use crate::input::{Anywhere, Input, Name};
 use crate::records::Reading;
 
 /// Rows of a chunk at most. Each chunk reads the dictionaries of its columns, so it should not have
-/// few.
-const ROWS_MAX: u64 = 64 << 10;
+/// few. A row group of DuckDB's, of 122,880 rows, is one chunk: its columns are a page each, and
+/// a worker with a part of the rows would wait for another worker to unpack each page.
+const ROWS_MAX: u64 = 128 << 10;
 
 /// Bytes that a chunk should have once it is decoded.
 const CHUNK_BYTES: u64 = 4 << 20;

@@ -87,6 +87,46 @@ pub(super) fn page_bytes(header: &[u8]) -> Option<(u64, u64)> {
     None
 }
 
+/// A page, by its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    /// Bytes of the header, and of the packed page after it.
+    pub(super) bytes: u64,
+    /// Values of a data page; `None` for a dictionary.
+    pub(super) values: Option<u64>,
+    /// Whether the values are indexes of the dictionary.
+    pub(super) is_indexes: bool,
+}
+
+/// The page whose header begins with these bytes. `None` if the bytes hold no whole header of a
+/// dictionary or a data page whose fields are in order.
+pub(super) fn page_header(bytes: &[u8]) -> Option<PageHeader> {
+    let (mut input, mut last) = (Compact(bytes), 0);
+    let (mut kind, mut packed, mut about) = (None, None, None);
+    while let Some(FieldHead { id, kind: of }) = input.field(last)? {
+        if id <= last {
+            return None;
+        }
+        last = id;
+        match (id, of) {
+            (1, I32) => kind = Some(input.zigzag()?),
+            (3, I32) => packed = Some(u64::try_from(input.zigzag()?).ok()?),
+            (5, STRUCT) => about = Some((0, input.values_and_encoding(2)?)),
+            (7, STRUCT) => about = Some((2, input.values_and_encoding(2)?)),
+            (8, STRUCT) => about = Some((3, input.values_and_encoding(4)?)),
+            _ => input.skip(of, 0)?,
+        }
+    }
+    let (of, (values, encoding)) = about.filter(|(of, _)| Some(*of) == kind)?;
+    let header = (bytes.len() - input.0.len()) as u64;
+    Some(PageHeader {
+        bytes: header.checked_add(packed?)?,
+        values: (of != 2).then_some(values),
+        // PLAIN_DICTIONARY and RLE_DICTIONARY.
+        is_indexes: of != 2 && [2, 8].contains(&encoding),
+    })
+}
+
 /// Size of a dictionary, by its page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dictionary {
@@ -157,6 +197,26 @@ impl Compact<'_> {
             delta => last.checked_add(i16::from(delta))?,
         };
         Some(Some(FieldHead { id, kind }))
+    }
+
+    /// Passes the part of a header about one kind of page: gives the number of values, field 1, and
+    /// the encoding, a field of the given number up to 4.
+    fn values_and_encoding(&mut self, encoding: usize) -> Option<(u64, i64)> {
+        let (mut last, mut numbers) = (0, [None; 5]);
+        while let Some(FieldHead { id, kind }) = self.field(last)? {
+            if id <= last {
+                return None;
+            }
+            last = id;
+            match (usize::try_from(id).ok().and_then(|id| numbers.get_mut(id)), kind) {
+                (Some(number), I32) => *number = Some(self.zigzag()?),
+                _ => self.skip(kind, 1)?,
+            }
+        }
+        // The second version of data pages has its rows, too: as many, as no value is an array.
+        let is_flat = encoding != 4 || numbers[3] == numbers[1];
+        let values = numbers[1].filter(|_| is_flat)?;
+        Some((u64::try_from(values).ok()?, (*numbers.get(encoding)?)?))
     }
 
     /// Passes an element of a schema, and gives the number of its children.
@@ -278,6 +338,29 @@ mod tests {
         assert_eq!(page_bytes(&header[..7]), None);
         // Less than nothing.
         assert_eq!(page_bytes(&[0x15, 4, 0x15, 3, 0x15, 2, 0]), None);
+    }
+
+    #[test]
+    fn a_page_header_tells_its_kind() {
+        // 1: type 0; 2: 300 bytes unpacked; 3: 9 packed; 5: { 1: 70 values; 2: encoding 8 }.
+        let data = [0x15, 0, 0x15, 0xd8, 4, 0x15, 18, 0x2c, 0x15, 0x8c, 1, 0x15, 16, 0, 0];
+        let header = PageHeader { bytes: 15 + 9, values: Some(70), is_indexes: true };
+        assert_eq!(page_header(&[&data[..], &[7; 20]].concat()), Some(header));
+        for cut in 0..data.len() {
+            assert_eq!(page_header(&data[..cut]), None, "{cut} bytes");
+        }
+        // 1: type 3; 2, 3; 8: { 1: 5 values; 3: 5 rows; 4: encoding 0 }.
+        let second = [0x15, 6, 0x15, 2, 0x15, 2, 0x5c, 0x15, 10, 0x25, 10, 0x15, 0, 0, 0];
+        let header = PageHeader { bytes: 15 + 1, values: Some(5), is_indexes: false };
+        assert_eq!(page_header(&second), Some(header));
+        assert_eq!(page_header(&[&second[..10], &[12], &second[11..]].concat()), None);
+        // 1: type 2; 2, 3; 7: { 1: 70 values; 2: encoding 2 }.
+        let dictionary = [0x15, 4, 0x15, 2, 0x15, 2, 0x4c, 0x15, 0x8c, 1, 0x15, 4, 0, 0];
+        let header = PageHeader { bytes: 14 + 1, values: None, is_indexes: false };
+        assert_eq!(page_header(&dictionary), Some(header));
+        // A type that the rest contradicts, and a field that comes again.
+        assert_eq!(page_header(&[&[0x15, 0], &dictionary[2..]].concat()), None);
+        assert_eq!(page_header(&[0x15, 4, 0x15, 2, 0x05, 4, 2, 0]), None);
     }
 
     #[test]

@@ -19,6 +19,12 @@ use super::port::{Arena, Inlet, OutPort, Outlet, Sleeper};
 use crate::roles::{Place, Roles};
 use crate::settings::{Exchange, Settings as JobSettings};
 
+/// Processes from which on slots are shorter, and bytes of a slot of each ring together.
+const MANY_PROCESSES: usize = 16;
+const SLOTS_BYTES: usize = 256 << 10;
+/// Least bytes of such a slot: a page.
+const SLOT_BYTES_MIN: usize = 4 << 10;
+
 /// Numbers that determine the channels.
 #[derive(Debug, Clone, Copy)]
 pub struct MeshOptions {
@@ -107,6 +113,12 @@ impl<F: Fabric> MeshSetup<F> {
     ) -> Result<Self> {
         let MeshOptions { workers, stages, memory_bytes, exchange } = options;
         let deltas = stages * workers;
+        // Of many processes each sends little to each leader, and each page costs a fault at either
+        // end: with long slots, a page of the message and a page of the footer.
+        if place.processes > MANY_PROCESSES {
+            let bytes = (SLOTS_BYTES / place.processes).max(SLOT_BYTES_MIN) & !63;
+            settings.slot_bytes = settings.slot_bytes.min(bytes);
+        }
         if !fabric.limits().ordered_placement {
             settings.notification = Notification::Immediate;
         }

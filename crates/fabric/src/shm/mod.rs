@@ -161,7 +161,11 @@ impl Fabric for ShmDevice {
 
     fn allocate(&self, bytes: usize, access: Access) -> Result<Region> {
         let file = memory_file(bytes)?;
-        let mapping = Mapping::shared(&file, bytes)?;
+        let mapping = match access {
+            // A sender's copy of a ring, which it does not need where it reaches the ring itself.
+            Access::LOCAL => Mapping::shared_for_later(&file, bytes)?,
+            _ => Mapping::shared(&file, bytes)?,
+        };
         let start = mapping.start();
         let mut entries = lock(&self.0.directory.entries);
         if entries.regions.len() >= RegionTable::ENTRIES - 1 {
