@@ -33,19 +33,19 @@ pub struct PassedRows {
     used: usize,
     rows: usize,
     /// Rows that are not in the buffer but in the columns of their batch.
-    in_columns: Option<BatchRows>,
+    in_columns: Option<Box<BatchRows>>,
 }
 
 impl PassedRows {
     /// Rows of a join's side that stay in the columns of their batch.
     pub(crate) fn in_columns(slice: SliceId, side: usize, rows: BatchRows) -> PassedRows {
         let (buffer, used, count) = (Vec::new(), 0, rows.places.len());
-        PassedRows { slice, side, buffer, used, rows: count, in_columns: Some(rows) }
+        PassedRows { slice, side, buffer, used, rows: count, in_columns: Some(Box::new(rows)) }
     }
 
     /// The rows, if they are in the columns of their batch.
     pub(crate) fn batch_rows(&self) -> Option<&BatchRows> {
-        self.in_columns.as_ref()
+        self.in_columns.as_deref()
     }
 
     /// In the form of [`Format`]; none of rows in the columns of their batch.
@@ -66,11 +66,11 @@ impl PassedRows {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        8 * self.buffer.len() + self.in_columns.as_ref().map_or(0, BatchRows::bytes)
+        8 * self.buffer.len() + self.batch_rows().map_or(0, BatchRows::bytes)
     }
 
     fn live_bytes(&self) -> usize {
-        8 * self.used + self.in_columns.as_ref().map_or(0, BatchRows::live_bytes)
+        8 * self.used + self.batch_rows().map_or(0, BatchRows::live_bytes)
     }
 }
 
@@ -106,7 +106,6 @@ impl Parcel {
 #[derive(Debug, Default)]
 pub struct Passed {
     buffers: Vec<PassedRows>,
-    in_columns: Vec<PassedRows>,
     rows: usize,
     /// Bytes allocated, and those in use.
     bytes: usize,
@@ -206,9 +205,6 @@ impl Passed {
         self.rows += rows.rows;
         self.bytes += rows.bytes();
         self.live_bytes += rows.live_bytes();
-        if rows.in_columns.is_some() {
-            return self.in_columns.push(rows);
-        }
         self.buffers.push(rows);
         let count = self.buffers.len();
         if count > 1 {
@@ -218,8 +214,10 @@ impl Passed {
 
     /// Opens the next buffer; an empty last buffer goes back to the pool.
     fn open(&mut self, slice: SliceId, side: usize, pool: &mut Pool) {
-        let words = self.buffers.last().map_or(FIRST_WORDS, |last| 4 * last.buffer.len());
-        if let Some(empty) = self.buffers.pop_if(|open| open.used == 0) {
+        let last = self.buffers.last().filter(|last| last.in_columns.is_none());
+        let words = last.map_or(FIRST_WORDS, |last| 4 * last.buffer.len());
+        let is_empty = |open: &mut PassedRows| open.rows == 0;
+        if let Some(empty) = self.buffers.pop_if(is_empty) {
             self.bytes -= empty.bytes();
             pool.give(empty);
         }
@@ -229,24 +227,22 @@ impl Passed {
         self.buffers.push(PassedRows { slice, side, buffer, used, rows, in_columns });
     }
 
-    /// Hands out what there is, rows in columns first.
+    /// Hands out what there is.
     pub(crate) fn take(&mut self) -> Vec<PassedRows> {
-        let Passed { buffers, mut in_columns, .. } = std::mem::take(self);
-        in_columns.extend(buffers);
-        in_columns
+        std::mem::take(self).buffers
     }
 
-    /// Puts the rest of such buffers back; rows for another process are not in columns.
+    /// Puts the rest of such buffers back.
     pub(crate) fn put_back(&mut self, buffers: Vec<PassedRows>) {
         let rows = buffers.iter().map(PassedRows::rows).sum();
         let bytes = buffers.iter().map(PassedRows::bytes).sum();
         let live_bytes = buffers.iter().map(PassedRows::live_bytes).sum();
-        *self = Passed { buffers, rows, bytes, live_bytes, in_columns: Vec::new() };
+        *self = Passed { buffers, rows, bytes, live_bytes };
     }
 
     /// The buffers.
-    pub(crate) fn buffers(&self) -> impl Iterator<Item = &PassedRows> {
-        self.in_columns.iter().chain(&self.buffers)
+    pub(crate) fn buffers(&self) -> &[PassedRows] {
+        &self.buffers
     }
 
     /// Rows that are kept.

@@ -106,12 +106,12 @@ impl BatchRows {
     /// Bytes allocated, with these rows' share of the batch.
     pub(super) fn bytes(&self) -> usize {
         let own = 8 * self.keys.capacity() + 4 * self.places.capacity();
-        own + (self.places.len() * self.columns.kilorow_bytes >> 10)
+        own + ((self.places.len() * self.columns.kilorow_bytes) >> 10)
     }
 
     /// Bytes of the rows in a buffer.
     pub(super) fn live_bytes(&self) -> usize {
-        self.places.len() * self.columns.kilorow_value_bytes >> 10
+        (self.places.len() * self.columns.kilorow_value_bytes) >> 10
     }
 }
 

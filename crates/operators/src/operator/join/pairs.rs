@@ -123,7 +123,7 @@ impl SideColumns {
         }
         let (count, mut hashes, columns) = (places.len(), Vec::new(), rows.columns().to_vec());
         side.codec.hash(&keys, count, &mut hashes);
-        SideColumns { rows: count, keys, hashes, columns, places: Some(places.into()) }
+        SideColumns { rows: count, keys, hashes, columns, places: Some(places) }
     }
 }
 

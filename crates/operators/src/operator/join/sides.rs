@@ -328,20 +328,20 @@ pub(super) struct SideColumns {
     /// Columns in the order of [`JoinSide::columns`].
     pub(super) columns: Vec<ArrayRef>,
     /// Positions of the rows in the columns; `None`: the columns have these rows alone.
-    pub(super) places: Option<UInt32Array>,
+    pub(super) places: Option<Vec<u32>>,
 }
 
 impl SideColumns {
     /// The place of a row in the columns.
     pub(super) fn place(&self, row: usize) -> usize {
-        self.places.as_ref().map_or(row, |places| places.value(row) as usize)
+        self.places.as_ref().map_or(row, |places| places[row] as usize)
     }
 
     /// The places of rows in the columns.
     pub(super) fn places_of(&self, rows: &UInt32Array) -> UInt32Array {
         match &self.places {
             None => rows.clone(),
-            Some(places) => rows.values().iter().map(|row| places.value(*row as usize)).collect(),
+            Some(places) => rows.values().iter().map(|row| places[*row as usize]).collect(),
         }
     }
 
@@ -353,7 +353,7 @@ impl SideColumns {
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
         let columns = self.columns.iter().map(|column| column.get_buffer_memory_size());
-        let places = self.places.as_ref().map_or(0, |places| 4 * places.len());
+        let places = self.places.as_ref().map_or(0, |places| 4 * places.capacity());
         8 * (self.keys.capacity() + self.hashes.capacity()) + columns.sum::<usize>() + places
     }
 }
