@@ -78,7 +78,8 @@ pub(crate) fn resize_up_to(word: &mut u64, arena: &mut Arena, len: usize, most: 
         arena.words_mut(*word as u32, 1)[0] = (room as u64) << 32 | len as u64;
         return clear(*word, arena, old_len, 8 * capacity);
     }
-    let (offset, words) = match arena.take_room(1 + room) {
+    let left = arena.take_room(1 + room);
+    let (offset, words) = match left {
         Some(left) => left,
         None => {
             let words = if most > len { rounded(1 + room) } else { 1 + room };
@@ -93,8 +94,10 @@ pub(crate) fn resize_up_to(word: &mut u64, arena: &mut Arena, len: usize, most: 
         arena.leave_room(*word as u32, 1 + capacity);
     }
     *word = u64::from(offset);
-    // The room may have bytes of the blob before.
-    clear(*word, arena, old_len, len);
+    if left.is_some() {
+        // The room may have bytes of the blob before.
+        clear(*word, arena, old_len, len);
+    }
 }
 
 /// Zeros the bytes of a blob from `start` to `end`, as far as it has them. A fresh place has zeros.
