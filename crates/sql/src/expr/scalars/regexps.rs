@@ -220,10 +220,11 @@ impl Begun {
     }
 }
 
+type GroupPatterns = Patterns<Groups, fn(&str) -> DfResult<Groups>>;
+
 thread_local! {
     /// Patterns of batches before, which are mostly those of the next batch.
-    static GROUPS: RefCell<Patterns<Groups, fn(&str) -> DfResult<Groups>>> =
-        RefCell::new(Patterns::new(Groups::new));
+    static GROUPS: RefCell<GroupPatterns> = RefCell::new(Patterns::new(Groups::new));
 }
 
 /// A group's first match; group 0 is the whole match. NULL if there is no match or no such group.
