@@ -127,13 +127,12 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
         // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows in
         // any case. A leader takes a message of another process in before it can tell what that
         // makes its table grow by, and may be above its budget until a window has fired: by some
-        // rows more than a batch has here, to whose doubled index and chunk 8 KB are enough. An
+        // rows more than a batch has here: an index of 8 KB that doubles, and a chunk of 4 KB. An
         // exchange takes in a slot at a time, in which there may be more rows than in the tiny
         // batches here, that open windows or make a table grow: seed 930273, by an eighth.
         let may_take = match exchange {
-            Exchange::LateMerge => {
-                (tight.memory_bytes / 32 * 33 + 1024 + 8192).min(tight.memory_bytes / 2 * 3 + 1024)
-            }
+            Exchange::LateMerge => (tight.memory_bytes / 32 * 33 + 1024 + (12 << 10))
+                .min(tight.memory_bytes / 2 * 3 + 1024),
             _ => (tight.memory_bytes / 7 * 8 + 4096).min(tight.memory_bytes / 2 * 3 + 1024),
         };
         assert!(peak(&ran) <= may_take, "{what}: {} of {may_take} bytes", peak(&ran));
