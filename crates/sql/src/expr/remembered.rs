@@ -34,6 +34,8 @@ const SEARCHES: [&str; 12] = [
 
 /// Expressions whose values a thread remembers.
 const KEPT_MAX: usize = 8;
+/// Larger values of a batch are not remembered.
+const KEPT_BYTES_MAX: usize = 2 << 20;
 
 /// Calls that a condition shares with columns.
 pub(crate) struct Shared {
@@ -144,6 +146,9 @@ thread_local! {
 impl Kept {
     fn keep(&mut self, number: u64, rows: &UInt64Array, values: &ArrayRef) {
         self.0.retain(|(other, ..)| *other != number);
+        if values.get_array_memory_size() > KEPT_BYTES_MAX {
+            return;
+        }
         if self.0.len() >= KEPT_MAX {
             self.0.remove(0);
         }
@@ -191,6 +196,7 @@ mod tests {
         let text = col("v", &batch(&[], None).schema()).unwrap();
         let numbers = Arc::new(PhysicalColumn::new(ROW_NUMBERS, 1));
         let call = Remembered { number: u64::MAX }.over(vec![text, numbers]);
+        let large = "l".repeat(KEPT_BYTES_MAX + 1);
         for (texts, rows, expected) in [
             (&["a", "b", "c"][..], Some(&[5, 6, 8][..]), &["a", "b", "c"][..]),
             (&["x", "y"], Some(&[5, 8]), &["a", "c"]),
@@ -199,6 +205,8 @@ mod tests {
             (&["x", "y"], Some(&[5, 7]), &["x", "y"]),
             (&["z"], Some(&[7]), &["y"]),
             (&["z"], Some(&[6]), &["z"]),
+            (&[&large], Some(&[20]), &[&large]),
+            (&["z"], Some(&[20]), &["z"]),
         ] {
             let values = call.evaluate(&batch(texts, rows)).unwrap();
             let values = values.into_array(texts.len()).unwrap();

@@ -137,6 +137,7 @@ impl Modes {
         if !self.may_change {
             return None;
         }
+        self.bound_trial();
         self.reconsider();
         self.mixed = false;
         let clock = self.clock.as_ref().filter(|_| rows >= TIMED_ROWS)?;
@@ -161,6 +162,19 @@ impl Modes {
     /// Whether so many records more may be treated for trial.
     fn may_try(&self, rows: u64) -> bool {
         (self.tried + rows) * TRIAL_SHARE <= self.records
+    }
+
+    /// Ends the trial of an epoch that is longer than the epoch before, as soon as the trial has had
+    /// its share. Measured costs of the tried mode stay.
+    fn bound_trial(&mut self) {
+        let tried = self.records - self.epoch_began;
+        if !self.may_try(tried)
+            && let Some(before) = self.before.take()
+        {
+            self.tried += tried;
+            self.epoch_began = self.records;
+            self.set(before);
+        }
     }
 
     /// Whether a mode may be cheaper than the present mode.

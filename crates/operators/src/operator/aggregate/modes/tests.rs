@@ -183,6 +183,28 @@ fn trials_stay_small() {
     assert_eq!(worker.modes.switches(), 0);
 }
 
+/// Epochs are longer in another mode: of rows that are passed through, less fits into memory.
+#[test]
+fn trials_of_long_epochs_stay_small() {
+    let processor = Processor { joint: 8, aggregate: 9, pass: 5, merge: 100, take: 5 };
+    let mut worker = Worker::new(Some(processor));
+    let (mut trials, mut begun) = (0, [0; 3]);
+    for epoch in 0..400 {
+        let is_trial = worker.modes.mode() != Mode::PassThrough;
+        let records = if is_trial { 1_000_000 } else { 50_000 };
+        worker.epoch(records, records / 16);
+        if epoch == 40 {
+            (trials, begun) = (0, worker.records);
+        }
+        trials += u32::from(is_trial);
+    }
+    let [joint, aggregate, passed] = [0, 1, 2].map(|mode| worker.records[mode] - begun[mode]);
+    assert!(trials > 0 && passed > 0, "{trials} trials, {passed} passed");
+    // A batch beyond the share, for each trial.
+    let most = passed / TRIAL_SHARE + u64::from(trials) * 1024 + begun[2] / TRIAL_SHARE;
+    assert!(joint + aggregate <= most, "{} of {most}", joint + aggregate);
+}
+
 #[test]
 fn a_fixed_mode_is_kept() {
     for fixed in [Mode::Joint, Mode::Aggregate, Mode::PassThrough] {
