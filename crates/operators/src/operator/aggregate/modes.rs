@@ -164,8 +164,8 @@ impl Modes {
         (self.tried + rows) * TRIAL_SHARE <= self.records
     }
 
-    /// Ends the trial of an epoch that is longer than the epoch before, as soon as the trial has had
-    /// its share. Measured costs of the tried mode stay.
+    /// Ends a trial in the middle of its epoch if the trial has had its share: the epoch is longer
+    /// than the epoch before. Measured costs of the tried mode stay.
     fn bound_trial(&mut self) {
         let tried = self.records - self.epoch_began;
         if !self.may_try(tried)
