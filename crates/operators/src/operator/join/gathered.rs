@@ -4,6 +4,7 @@ use millstream_state::VarKeys;
 
 use super::pairs::{Built, Partners};
 use super::sides::{JoinSide, Kept, SideColumns};
+use crate::columns::inputs::Feed;
 use crate::columns::keys::ColumnVars;
 use crate::columns::stored::Gathered;
 use crate::error::{Error, Result};
@@ -54,15 +55,11 @@ impl<'b> Gathering<'b> {
     fn append_kept(&mut self, side: &JoinSide, kept: &BatchRows) -> Result<()> {
         let (arguments, texts) = (side.inputs(kept.columns())?, side.texts_in(kept.columns()));
         let vars = ColumnVars { columns: &texts, rows: &kept.places };
-        for (column, gathered) in side.columns.iter().zip(&mut self.columns) {
-            match column.kept {
-                Kept::Value(value) => gathered.append_picked(&arguments[value], &kept.places)?,
-                Kept::Key(key) => append_key(gathered, side, key, &kept.keys, &vars),
-            }
-        }
         self.keys.extend_from_slice(&kept.keys);
         self.rows += kept.places.len();
-        Ok(())
+        append_columns(&mut self.columns, side, (&kept.keys, &vars), &arguments, |column, feed| {
+            column.append_picked(feed, &kept.places)
+        })
     }
 
     fn append(&mut self, side: &JoinSide, read: &ReadRows<'_>) -> Result<()> {
@@ -72,22 +69,12 @@ impl<'b> Gathering<'b> {
                 return self.append_picked(side, read);
             }
         }
-        let rows = read.rows();
-        let (feeds, keys) = (read.feeds(), read.keys());
-        for (column, gathered) in side.columns.iter().zip(&mut self.columns) {
-            match column.kept {
-                Kept::Value(value) => {
-                    let feed = feeds.get(value);
-                    let feed =
-                        feed.ok_or_else(|| Error::Internal("a row without a value".into()))?;
-                    gathered.append(feed, rows)?;
-                }
-                Kept::Key(key) => append_key(gathered, side, key, keys, &read.vars(0)),
-            }
-        }
-        self.keys.extend_from_slice(keys);
+        let (rows, keys) = (read.rows(), (read.keys(), &read.vars(0)));
+        self.keys.extend_from_slice(read.keys());
         self.rows += rows;
-        Ok(())
+        append_columns(&mut self.columns, side, keys, &read.feeds(), |column, feed| {
+            column.append(feed, rows)
+        })
     }
 
     /// Appends the rows that may have a partner.
@@ -97,24 +84,15 @@ impl<'b> Gathering<'b> {
         if picks.is_empty() {
             return Ok(());
         }
-        let (feeds, vars, first) = (read.feeds(), read.vars(0), keys.len());
+        let first = keys.len();
         for row in picks {
             keys.extend_from_slice(&read.keys()[*row as usize * width..][..width]);
         }
-        let (picked, vars) = (&keys[first..], PickedVars { vars: &vars, picks });
-        for (column, gathered) in side.columns.iter().zip(columns) {
-            match column.kept {
-                Kept::Value(value) => {
-                    let feed = feeds.get(value);
-                    let feed =
-                        feed.ok_or_else(|| Error::Internal("a row without a value".into()))?;
-                    gathered.append_picked(feed, picks)?;
-                }
-                Kept::Key(key) => append_key(gathered, side, key, picked, &vars),
-            }
-        }
         *rows += picks.len();
-        Ok(())
+        let vars = PickedVars { vars: &read.vars(0), picks };
+        append_columns(columns, side, (&keys[first..], &vars), &read.feeds(), |column, feed| {
+            column.append_picked(feed, picks)
+        })
     }
 
     /// Bytes allocated.
@@ -129,6 +107,29 @@ impl<'b> Gathering<'b> {
         side.codec.hash(&self.keys, self.rows, &mut hashes);
         Ok(SideColumns { rows: self.rows, keys: self.keys, hashes, columns, places: None })
     }
+}
+
+/// Appends rows with these keys to all columns; `append` appends the rows' values of a column.
+fn append_columns<F: Feed>(
+    columns: &mut [Gathered],
+    side: &JoinSide,
+    (keys, vars): (&[u64], &impl VarKeys),
+    feeds: &[F],
+    append: impl Fn(&mut Gathered, &F) -> Result<()>,
+) -> Result<()> {
+    for (column, gathered) in side.columns.iter().zip(columns) {
+        match column.kept {
+            Kept::Value(value) => {
+                let feed = feeds.get(value);
+                append(
+                    gathered,
+                    feed.ok_or_else(|| Error::Internal("a row without a value".into()))?,
+                )?;
+            }
+            Kept::Key(key) => append_key(gathered, side, key, keys, vars),
+        }
+    }
+    Ok(())
 }
 
 /// Appends a column of the keys of rows.
