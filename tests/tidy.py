@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     {"verbs", "allocator", "nexmark", "cpu"},
     {"fabric"},
-    {"flow", "state"},
+    {"flow", "state", "store"},
     {"contract", "datafusion-shuffle"},
     {"operators", "connect", "sql", "workloads"},
     {"engine"},
@@ -47,6 +47,7 @@ LABORATORY = {"lab", "workloads"}
 FLOORS_WITHIN = {
     "flow": [{"link"}, {"channel", "shuffle"}],
     "state": [{"memory"}, {"values"}, {"table"}, {"deltas"}, {"windows"}],
+    "store": [{"error"}, {"names", "contract", "disk"}, {"local", "manifest"}, {"checkpoints"}],
     "sql": [{"syntax"}, {"expr"}, {"names"}, {"stages"}, {"faults"}, {"plan"}],
     "operators": [{"columns"}, {"passed"}, {"operator"}],
     "engine": [

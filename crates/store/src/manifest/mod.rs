@@ -1,0 +1,217 @@
+//! The manifest of a checkpoint: all that a job needs to go on, but for its state, which is in
+//! files that the manifest names.
+//!
+//! Times are in microseconds since 1970; `i64::MIN` is before all times, `i64::MAX` after. A name
+//! of the same kind stands once in its list.
+
+mod format;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names;
+
+pub use format::FORMAT;
+
+/// A checkpoint's manifest.
+///
+/// A field that the program does not know is refused ([`Error::Foreign`](crate::Error::Foreign)):
+/// each field has a meaning for the rows that follow, so none may be passed over. A field that is
+/// added has a default, so that manifests without it can still be read. A change of an old field's
+/// meaning is another [`FORMAT`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Version of the format, [`FORMAT`].
+    pub format: u32,
+    /// Version of the program that wrote it, for messages.
+    pub program: String,
+    /// Number of the checkpoint, above those of all before it.
+    pub checkpoint: u64,
+    /// A random text of the run that wrote it: tells coordinators apart.
+    pub attempt: String,
+    /// Text by which the job is known, for example its script.
+    pub job: String,
+    /// When the cut was made.
+    pub time_us: i64,
+    /// When the job was started for the first time: `NOW()`, and generators, count from here.
+    pub started_us: i64,
+    /// Whether the job has ended, so that there is nothing to go on with.
+    #[serde(default)]
+    pub ended: bool,
+    /// Tables that are read, in the order of the plan.
+    pub sources: Vec<Source>,
+    /// Stages that keep state, in the order of the plan.
+    pub stages: Vec<Stage>,
+    /// Outputs, in the order of the plan.
+    pub outputs: Vec<Output>,
+    /// Counters of the job up to the cut, as the engine writes them.
+    #[serde(default)]
+    pub counters: serde_json::Value,
+}
+
+/// A table at the cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Its name in the job: of several tables of one name the later have numbers, `t`, `t.2`.
+    pub name: String,
+    /// The lowest of the low watermarks that the job's processes had announced. No later record
+    /// counts as earlier.
+    pub low_us: i64,
+    /// Splits of the table, in order.
+    pub splits: Vec<Split>,
+}
+
+/// A split at the cut: all its records before the position are in the state or in the output, and
+/// none behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Split {
+    /// Its name, which is the same after a restart.
+    pub name: String,
+    /// Number among the splits of the table: breaks ties between records. New splits get higher
+    /// numbers.
+    pub order: u32,
+    /// Where reading goes on.
+    pub position: Position,
+    /// Chunks before the position.
+    pub chunks: u64,
+    /// Records before the position.
+    pub records: u64,
+    /// Watermark behind these records.
+    pub watermark_us: i64,
+    /// The clock when these records were read.
+    pub clock_us: i64,
+    /// Whether nothing follows.
+    #[serde(default)]
+    pub ended: bool,
+    /// Length of the split in bytes, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+    /// When a file was last written: seconds since 1970, and nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<(i64, i64)>,
+    /// A number that tells whether the file begins with the same bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<u64>,
+}
+
+/// A place between two records of a split. The split gives the numbers and names a meaning.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Position {
+    /// For example an offset in bytes and the number of its line. None: the beginning.
+    pub numbers: Vec<u64>,
+    /// Names that go with the numbers, for example of files in a directory that is followed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+}
+
+/// A stage with state at the cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Its names in the plan. A stage of an edited query is the same if one of them is.
+    pub names: Vec<String>,
+    /// The stage's properties on which the state depends, by name (`keys`, `values`, `window` …),
+    /// as texts in order. State fits if all properties are equal.
+    pub identity: BTreeMap<String, Vec<String>>,
+    /// Numbers that a later run takes over, although its own plan may have others: how many windows
+    /// share a slice, for example.
+    #[serde(default)]
+    pub layout: BTreeMap<String, i64>,
+    /// The watermark up to which the stage has fired, at all leaders.
+    pub frontier_us: i64,
+    /// Files with its state.
+    pub files: Vec<StateFile>,
+}
+
+/// An output at the cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// Name of the sink.
+    pub name: String,
+    /// Rows that are sealed and to be made visible now that the manifest is durable.
+    #[serde(default)]
+    pub prepared: Vec<Prepared>,
+    /// Rows that may still come; `None`: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Rows that are passed over first.
+    #[serde(default)]
+    pub offset: u64,
+    /// Rows of earlier windows and batches that wait for their turn.
+    #[serde(default)]
+    pub waiting: Vec<StateFile>,
+}
+
+/// Sealed rows of a sink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepared {
+    /// Number of the interval.
+    pub interval: u64,
+    /// In the order of sealing: the name until the rows are visible, and the name after that.
+    pub sealed: Vec<Sealed>,
+}
+
+/// The names of sealed rows. The sink gives the names a meaning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sealed {
+    /// Until the commit.
+    pub from: String,
+    /// After the commit.
+    pub to: String,
+}
+
+/// A file with state, which several manifests may name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateFile {
+    /// Its name beside the manifest, `state/…`. It begins with the number of the checkpoint for
+    /// which it was written.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// XXH3 (64 bits) of its bytes, as 16 hexadecimal digits.
+    pub xxh3: String,
+    /// Rows in it.
+    pub rows: u64,
+    /// Partitions of the keys: the first, and the number behind the last.
+    pub partitions: (u32, u32),
+}
+
+impl Manifest {
+    /// All files that it names, of stages and of outputs.
+    pub fn files(&self) -> impl Iterator<Item = &StateFile> {
+        let of_stages = self.stages.iter().flat_map(|stage| &stage.files);
+        of_stages.chain(self.outputs.iter().flat_map(|output| &output.waiting))
+    }
+
+    /// Bytes of all named files.
+    pub fn bytes(&self) -> u64 {
+        sum(self.files())
+    }
+
+    /// Bytes of the files that were written for this checkpoint, and not for an earlier one.
+    pub fn new_bytes(&self) -> u64 {
+        let is_new = |file: &&StateFile| file.checkpoint() == Some(self.checkpoint);
+        sum(self.files().filter(is_new))
+    }
+}
+
+/// A damaged manifest may have any lengths.
+fn sum<'a>(files: impl Iterator<Item = &'a StateFile>) -> u64 {
+    files.fold(0, |sum, file| sum.saturating_add(file.bytes))
+}
+
+impl StateFile {
+    /// The checkpoint for which the file was written.
+    pub fn checkpoint(&self) -> Option<u64> {
+        names::state_of(&self.name)
+    }
+}
