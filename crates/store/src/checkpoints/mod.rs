@@ -3,11 +3,12 @@
 mod files;
 mod trim;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::contract::{Object, Put, Store};
 use crate::error::{Error, Result};
-use crate::manifest::{FORMAT, Manifest};
+use crate::manifest::{FORMAT, Manifest, Source};
 use crate::names;
 
 pub use files::{Defect, StateWriter, Verified};
@@ -88,21 +89,18 @@ impl Checkpoints {
     ///
     /// As [`Checkpoints::latest`].
     pub fn load(&self, checkpoint: u64) -> Result<Manifest> {
-        self.read(checkpoint).map_err(|error| match error {
-            Error::Damaged { object, message, .. } => {
-                Error::Damaged { object, message, before: self.whole_before(checkpoint) }
-            }
-            error => error,
-        })
+        self.read(checkpoint).map_err(|error| self.offer(error, checkpoint))
     }
 
     /// The manifest of a checkpoint from which a job is to go on. The manifest is made durable
     /// first: the program that published the checkpoint may have been killed too early for that.
     /// Prepared rows may be committed only then.
     pub fn adopt(&self, checkpoint: u64) -> Result<Manifest> {
-        let manifest = self.load(checkpoint)?;
         let name = self.manifest_name(checkpoint);
-        self.store.put(&name, &self.store.get(&name, None)?)?;
+        let bytes = self.store.get(&name, None)?;
+        let manifest =
+            self.parse(checkpoint, &bytes).map_err(|error| self.offer(error, checkpoint))?;
+        self.store.put(&name, &bytes)?;
         Ok(manifest)
     }
 
@@ -143,9 +141,12 @@ impl Checkpoints {
 
     /// The manifest of a checkpoint, by itself.
     fn read(&self, checkpoint: u64) -> Result<Manifest> {
-        let name = self.manifest_name(checkpoint);
-        let object = self.store.place(&name);
-        let manifest = Manifest::from_bytes(&object, &self.store.get(&name, None)?)?;
+        self.parse(checkpoint, &self.store.get(&self.manifest_name(checkpoint), None)?)
+    }
+
+    fn parse(&self, checkpoint: u64, bytes: &[u8]) -> Result<Manifest> {
+        let object = self.store.place(&self.manifest_name(checkpoint));
+        let manifest = Manifest::from_bytes(&object, bytes)?;
         let mut fault = check(&manifest).err();
         if manifest.checkpoint != checkpoint {
             fault = Some(format!("it is the manifest of checkpoint {}", manifest.checkpoint));
@@ -153,6 +154,16 @@ impl Checkpoints {
         match fault {
             Some(message) => Err(Error::Damaged { object, message, before: None }),
             None => Ok(manifest),
+        }
+    }
+
+    /// The error, with the checkpoint to go back to if this one is damaged.
+    fn offer(&self, error: Error, checkpoint: u64) -> Error {
+        match error {
+            Error::Damaged { object, message, .. } => {
+                Error::Damaged { object, message, before: self.whole_before(checkpoint) }
+            }
+            error => error,
         }
     }
 
@@ -181,6 +192,14 @@ fn check(manifest: &Manifest) -> std::result::Result<(), String> {
     if manifest.checkpoint >= names::CHECKPOINT_END {
         return Err("its number has too many digits".into());
     }
+    let splits = |source: &Source| twice(source.splits.iter().map(|split| &split.name));
+    let name = twice(manifest.sources.iter().map(|source| &source.name))
+        .or_else(|| manifest.sources.iter().find_map(splits))
+        .or_else(|| twice(manifest.stages.iter().flat_map(|stage| &stage.names)))
+        .or_else(|| twice(manifest.outputs.iter().map(|output| &output.name)));
+    if let Some(name) = name {
+        return Err(format!("'{name}' stands for two things"));
+    }
     for file in manifest.files() {
         match file.checkpoint() {
             Some(number) if number <= manifest.checkpoint => {}
@@ -188,6 +207,12 @@ fn check(manifest: &Manifest) -> std::result::Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A name that comes twice.
+fn twice<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<String> {
+    let mut seen = HashSet::new();
+    names.find(|name| !seen.insert(*name)).cloned()
 }
 
 /// The error for a coordinator that has lost to the one that wrote these bytes.
