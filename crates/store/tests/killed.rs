@@ -14,8 +14,8 @@ use millstream_store::{Checkpoints, Error, LocalStore, Store};
 
 const DIRECTORY: &str = "MILLSTREAM_STORE_DIRECTORY";
 
-/// The program of a coordinator: goes on from the latest checkpoint, publishes and trims, and begins
-/// again whenever it has lost. For each number that it wins it prints a line.
+/// The program of a coordinator: goes on from the latest checkpoint, publishes and trims, and
+/// begins again whenever it has lost. For each number that it wins it prints a line.
 #[test]
 fn coordinator() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
