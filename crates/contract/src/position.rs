@@ -15,9 +15,48 @@ pub struct Position(pub Vec<u64>);
 /// Positions of a table's splits, by name.
 pub type Positions = BTreeMap<String, Position>;
 
-/// Positions of the splits of a job, by the names of tables. Of several tables of one name the
+/// A place between two chunks of a split, and what a job knows of the split there: with it a
+/// restarted job numbers and stamps the chunks that follow as the first job would have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitMark {
+    /// Where reading goes on.
+    pub position: Position,
+    /// Chunks before it.
+    pub chunks: u64,
+    /// Records before it.
+    pub records: u64,
+    /// The split's watermark, microseconds.
+    pub watermark_us: i64,
+    /// The greatest time of the clock that was seen, microseconds: the clock does not go back.
+    pub clock_us: i64,
+    /// The split's number in the order of records of its source, which decides among records of one
+    /// event time. It belongs to the name, wherever the split stands in a list of files.
+    pub number: u32,
+    /// The split has no more chunks.
+    pub ended: bool,
+}
+
+/// The marks of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceMarks {
+    /// The source's low watermark, microseconds. A split that comes later begins with it, or its
+    /// records would meet windows that have fired.
+    pub low_us: i64,
+    /// By the names of splits.
+    pub splits: BTreeMap<String, SplitMark>,
+}
+
+/// The marks of all sources of a job, by the names of tables. Of several tables of one name the
 /// later have numbers, in the order of the plan: `t`, `t.2`.
-pub type JobPositions = BTreeMap<String, Positions>;
+pub type JobMarks = BTreeMap<String, SourceMarks>;
+
+impl SourceMarks {
+    /// The positions of the splits.
+    pub fn positions(&self) -> Positions {
+        let position = |(name, mark): (&String, &SplitMark)| (name.clone(), mark.position.clone());
+        self.splits.iter().map(position).collect()
+    }
+}
 
 /// Function from a split's own name to the name under which others know the split.
 #[derive(Clone, Default)]

@@ -28,7 +28,7 @@ use crate::shared::Shared;
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
-use crate::table::JobPositions;
+use crate::table::JobMarks;
 use crate::worker::Worker;
 use compile::Compiled;
 use millstream_operators::budget::Budget;
@@ -72,14 +72,13 @@ impl Stopper {
         Stats { rows, ..Stats::default() }
     }
 
-    /// Positions of all splits that this process reads, before the first record that no worker has
-    /// finished. A job whose tables are opened there
-    /// ([`OpenOptions::from`](crate::table::OpenOptions)) reads the rest.
+    /// The marks of all splits that this process reads, before the first record that no worker has
+    /// finished. A job that resumes there ([`Job::resume`]) reads the rest.
     ///
     /// # Errors
     /// A table has two splits of one name.
-    pub fn positions(&self) -> Result<JobPositions> {
-        self.0.intake.positions()
+    pub fn marks(&self) -> Result<JobMarks> {
+        self.0.intake.marks()
     }
 
     /// News for the user on the reading of the sources, a line each: the last lines, in this
@@ -128,6 +127,20 @@ impl Job {
     /// Prepares `plan` to run into `sinks`, a sink for each output: lays out the state, and opens
     /// the sources.
     pub fn new(plan: &Plan, settings: &Settings, sinks: Vec<Arc<dyn Sink>>) -> Result<Job> {
+        Job::resume(plan, settings, sinks, &JobMarks::new())
+    }
+
+    /// As [`Job::new`], for a job that goes on where an earlier job stood: splits begin at their
+    /// marks, by the names of tables and splits, wherever a split stands now in the list of its
+    /// table. Chunks and records are numbered and stamped as in the earlier job. A split without a
+    /// mark begins with its first record and with its source's low watermark. State is not in the
+    /// marks.
+    pub fn resume(
+        plan: &Plan,
+        settings: &Settings,
+        sinks: Vec<Arc<dyn Sink>>,
+        from: &JobMarks,
+    ) -> Result<Job> {
         if settings.exchange != Exchange::LateMerge {
             return Job::exchanging(plan, settings, sinks);
         }
@@ -141,7 +154,7 @@ impl Job {
         // Opening reports missing inputs.
         let splits = plan.sources.iter().map(|source| source.table.splits().unwrap_or_default());
         plan.pack_small_input(&splits.collect::<Vec<_>>(), settings);
-        Job::prepare(&plan, settings, sinks, env, started_us, None)
+        Job::prepare(&plan, settings, sinks, env, started_us, from, None)
     }
 
     /// A job whose workers exchange records, over channels within this process.
@@ -182,7 +195,7 @@ impl Job {
     ) -> Result<Job> {
         let wakers = mesh.wakers();
         let env = Arc::new(Threads::new(settings.workers, wakers));
-        Job::prepare(plan, settings, sinks, env, start_us, Some(mesh))
+        Job::prepare(plan, settings, sinks, env, start_us, &JobMarks::new(), Some(mesh))
     }
 
     pub(crate) fn prepare(
@@ -191,6 +204,7 @@ impl Job {
         sinks: Vec<Arc<dyn Sink>>,
         env: Arc<dyn Env>,
         started_us: i64,
+        from: &JobMarks,
         mesh: Option<Mesh>,
     ) -> Result<Job> {
         let settings = settings.clone();
@@ -213,7 +227,7 @@ impl Job {
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
         let mut remarks = load_lookups(&compiled, &settings, started_us, &budget)?;
-        let origins = origins(plan, &compiled, &settings, place, started_us)?;
+        let origins = origins(plan, &compiled, &settings, place, started_us, from)?;
         remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());

@@ -129,6 +129,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::sink::RowOrder;
     use crate::support::{Collect, Random, query, records, table};
+    use crate::table::JobMarks;
     use millstream_operators::env::{Env, Threads};
 
     /// Environment in which sleepers do not wake up unless the job stops.
@@ -175,8 +176,16 @@ mod tests {
             let env = Arc::new(Deaf { threads, shared: OnceLock::new() });
             let batches = Mutex::default();
             let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches });
-            let job = Job::prepare(&plan, &settings, vec![sink], env.clone(), env.now_us(), None)
-                .expect("a job");
+            let job = Job::prepare(
+                &plan,
+                &settings,
+                vec![sink],
+                env.clone(),
+                env.now_us(),
+                &JobMarks::new(),
+                None,
+            )
+            .expect("a job");
             env.shared.set(job.shared().clone()).expect("it was empty");
             let (_, result, _) = job.run_watched(Duration::from_millis(200));
             if let Err(error) = result {

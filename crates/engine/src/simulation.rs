@@ -21,6 +21,7 @@ use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::Sink;
 use crate::stats::Stats;
+use crate::table::JobMarks;
 use crate::worker::{Step, Worker};
 use millstream_operators::env::{Env, Simulated};
 
@@ -95,7 +96,15 @@ pub fn simulate(
     let mut processes = Vec::new();
     for (mesh, sinks) in meshes.into_iter().zip(sinks) {
         let env: Arc<dyn Env> = env.clone();
-        let job = Job::prepare(plan, settings, sinks.clone(), env, start_us, Some(mesh))?;
+        let job = Job::prepare(
+            plan,
+            settings,
+            sinks.clone(),
+            env,
+            start_us,
+            &JobMarks::new(),
+            Some(mesh),
+        )?;
         processes.push(Process::new(job));
     }
     for (process, slowness) in processes.iter_mut().zip(&scenario.slowness) {

@@ -53,8 +53,9 @@ pub use millstream_contract::pruning::Pruning;
 pub use millstream_contract::settings::{Exchange, SettingError};
 pub use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Writers};
 pub use millstream_contract::table::{
-    AddedSplits, Chunk, Decoded, Extent, FileId, JobPositions, OpenOptions, Places, Position,
-    Positions, ReadOnce, Sharing, ShownName, Split, SplitPoll, SplitSpec, Table, TableOptions,
+    AddedSplits, Chunk, Decoded, Extent, FileId, JobMarks, OpenOptions, Places, Position,
+    Positions, ReadOnce, Sharing, ShownName, SourceMarks, Split, SplitMark, SplitPoll, SplitSpec,
+    Table, TableOptions,
 };
 pub use millstream_contract::{Error, Result, Settings};
 pub use millstream_engine::Stats;

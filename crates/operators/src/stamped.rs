@@ -21,6 +21,8 @@ pub struct BatchPlace {
 pub struct Stamped {
     /// The split's number.
     pub split: usize,
+    /// The split's number in the order of records of its source: the same in a restarted job.
+    pub number: u32,
     /// Number of its chunk within the split.
     pub sequence: u64,
     /// Number of the part within the chunk.

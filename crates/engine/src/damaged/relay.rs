@@ -22,6 +22,7 @@ use crate::settings::Settings;
 use crate::simulation::Process;
 use crate::sink::{RowOrder, Sink};
 use crate::support::{Collect, lines};
+use crate::table::JobMarks;
 use crate::worker::Step;
 use millstream_operators::env::{Env, Simulated};
 
@@ -157,7 +158,15 @@ pub(super) fn run(plan: &Plan, settings: &Settings, seed: u64, change: Change<'_
     let sinks = [sink(), sink()];
     let processes = meshes.into_iter().zip(&sinks).map(|(mesh, sink)| {
         let sink: Arc<dyn Sink> = sink.clone();
-        let job = Job::prepare(plan, settings, vec![sink], env.clone(), start_us, Some(mesh));
+        let job = Job::prepare(
+            plan,
+            settings,
+            vec![sink],
+            env.clone(),
+            start_us,
+            &JobMarks::new(),
+            Some(mesh),
+        );
         Process::new(job.expect("a good plan"))
     });
     let mut processes: Vec<Process> = processes.collect();

@@ -11,6 +11,7 @@
 //! the low watermark, so a higher announcement would not hold.
 
 mod drain;
+mod marks;
 mod notices;
 mod observed;
 mod order;
@@ -20,18 +21,21 @@ mod split;
 mod take;
 mod watermark;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 use crate::error::{Error, Result};
 use crate::network::Net;
 use crate::roles::{Place, Reading};
-use crate::table::{JobPositions, Sharing, Split};
+use crate::table::{JobMarks, Sharing, SourceMarks, Split};
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
+use millstream_operators::event_time::BEGINNING;
 use source::{SourceIn, SourceState};
 use split::SplitState;
 
+pub(crate) use marks::table_names;
 pub(crate) use notices::Notices;
 pub(crate) use source::Origin;
 pub(crate) use take::Offer;
@@ -136,19 +140,23 @@ impl Intake {
             Sharing::Coordinator => place.process != 0,
         };
         let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
+        let mut states_of_sources = Vec::new();
         for origin in origins {
             let source = sources.len();
-            let Origin { name, about, bounded, live, splits: its, preparer, .. } = origin;
+            let Origin { name, about, bounded, live, splits: its, from, preparer, .. } = origin;
             let (idle_timeout_us, windowings, group) =
                 (origin.idle_timeout_us, origin.windowings, origin.group);
-            for split in its {
+            let low = from.as_ref().map_or(BEGINNING, |from| from.low_us);
+            states_of_sources.push(SourceState::new(place.processes, low));
+            let marks = marks::of(&its, from);
+            for (split, mark) in its.into_iter().zip(marks) {
                 let sharing = match split.sharing() {
                     // There is one clock for each split.
                     Sharing::ByChunk if preparer.has_clock() => Sharing::Whole,
                     sharing => sharing,
                 };
                 let elsewhere = elsewhere(states.len(), sharing);
-                states.push(SplitState::new(elsewhere, now, split.position()));
+                states.push(SplitState::new(elsewhere, now, mark));
                 splits.push(SplitIn {
                     name: split.name().to_string(),
                     extent: split.extent(),
@@ -168,11 +176,10 @@ impl Intake {
                 group,
             });
         }
-        let states_of_sources = sources.iter().map(|_| SourceState::new(place.processes));
         Intake {
             state: Mutex::new(IntakeState {
                 splits: states,
-                sources: states_of_sources.collect(),
+                sources: states_of_sources,
                 current: vec![None; workers],
                 turns: (0..workers).collect(),
             }),
@@ -202,25 +209,22 @@ impl Intake {
         self.splits.iter().map(described).collect()
     }
 
-    /// Positions of all splits that this process reads, before the first record that no worker has
-    /// finished. A job goes on there ([`OpenOptions::from`](crate::table::OpenOptions)).
+    /// The marks of all splits that this process reads, before the first record that no worker has
+    /// finished. A job goes on there ([`Job::resume`](crate::job::Job::resume)).
     ///
     /// # Errors
     /// A table has two splits of one name.
-    pub(crate) fn positions(&self) -> Result<JobPositions> {
+    pub(crate) fn marks(&self) -> Result<JobMarks> {
         let state = self.lock();
-        let mut all = JobPositions::new();
-        for (number, source) in self.sources.iter().enumerate() {
-            let equals = self.sources[..number].iter().filter(|other| other.name == source.name);
-            let table = match equals.count() {
-                0 => source.name.clone(),
-                before => format!("{}.{}", source.name, before + 1),
-            };
-            let positions = all.entry(table).or_default();
+        let mut all = JobMarks::new();
+        let names = table_names(self.sources.iter().map(|source| source.name.as_str()));
+        for (number, (source, name)) in self.sources.iter().zip(names).enumerate() {
+            let low_us = self.low_of(&state, number);
+            let mut splits = BTreeMap::new();
             for split in self.splits_of(number).filter(|split| !state.splits[*split].elsewhere) {
-                let position = state.splits[split].position(state.chunks_done(split));
+                let mark = state.splits[split].mark(state.chunks_done(split), low_us);
                 let name = &self.splits[split].name;
-                if positions.insert(name.clone(), position).is_some() {
+                if splits.insert(name.clone(), mark).is_some() {
                     return Err(Error::Data {
                         place: format!("table '{}'", source.name),
                         message: format!("two splits have the name '{name}'"),
@@ -228,6 +232,7 @@ impl Intake {
                     });
                 }
             }
+            all.insert(name, SourceMarks { low_us, splits });
         }
         Ok(all)
     }

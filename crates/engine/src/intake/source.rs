@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::table::Split;
+use crate::table::{SourceMarks, Split};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::prepare::Preparer;
 use millstream_operators::windowing::Windowing;
@@ -19,6 +19,8 @@ pub(crate) struct Origin {
     pub(crate) bounded: bool,
     pub(crate) live: bool,
     pub(crate) splits: Vec<Box<dyn Split>>,
+    /// Where an earlier job stood, at whose positions the splits have been opened.
+    pub(crate) from: Option<SourceMarks>,
     pub(crate) preparer: Preparer,
     pub(crate) idle_timeout_us: Option<i64>,
     /// Of the stages that take its records, to see when a window may fire.
@@ -75,13 +77,13 @@ impl SourceIn {
 }
 
 impl SourceState {
-    /// Of a job of so many processes.
-    pub(super) fn new(processes: usize) -> SourceState {
+    /// Of a job of so many processes; `low` is where its source stood before.
+    pub(super) fn new(processes: usize, low: i64) -> SourceState {
         SourceState {
-            low: BEGINNING,
-            woken: BEGINNING,
-            told: (BEGINNING, false),
-            others: vec![(BEGINNING, false); processes],
+            low,
+            woken: low,
+            told: (low, false),
+            others: vec![(low, false); processes],
             reached: VecDeque::new(),
             closed: false,
             logged: false,

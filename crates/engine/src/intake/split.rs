@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::table::{Extent, Position};
+use crate::table::{Extent, Position, SplitMark};
 use millstream_operators::event_time::{BEGINNING, END};
 use millstream_operators::prepare::Prepared;
 use millstream_operators::stamped::Stamped;
@@ -19,8 +19,9 @@ pub(super) struct SplitState {
     /// Input bytes of the chunks prepared here, and how much of the split that is.
     pub(super) bytes: u64,
     pub(super) progress: Option<Extent>,
-    /// Behind so many chunks: their positions, from the last chunk that is done on.
-    positions: VecDeque<(u64, Position)>,
+    /// From the last chunk that is done on: the marks behind chunks. Records and watermark of those
+    /// that have not been stamped are not known yet.
+    marks: VecDeque<SplitMark>,
     /// The watermark after the last stamped batch.
     pub(super) watermark: i64,
     /// The clock when it was looked at last: time does not go back.
@@ -89,23 +90,23 @@ pub(super) enum Chunk {
 }
 
 impl SplitState {
-    /// `elsewhere`: another process reads it. `position`: where it was opened.
-    pub(super) fn new(elsewhere: bool, now_us: i64, position: Position) -> SplitState {
+    /// `elsewhere`: another process reads it. `mark`: where it was opened.
+    pub(super) fn new(elsewhere: bool, now_us: i64, mark: SplitMark) -> SplitState {
         SplitState {
             elsewhere,
-            ended_elsewhere: None,
-            read: 0,
-            stamped: 0,
-            records: 0,
+            ended_elsewhere: mark.ended.then_some(mark.chunks),
+            read: mark.chunks,
+            stamped: mark.chunks,
+            records: mark.records,
             own_records: 0,
             bytes: 0,
             progress: None,
-            positions: VecDeque::from([(0, position)]),
-            watermark: BEGINNING,
-            clock_us: i64::MIN,
+            watermark: mark.watermark_us,
+            clock_us: mark.clock_us,
             prepared: BTreeMap::new(),
             ready: VecDeque::new(),
-            ended: false,
+            ended: mark.ended,
+            marks: VecDeque::from([mark]),
             draining: Draining::default(),
             retry_at_us: i64::MIN,
             last_data_us: now_us,
@@ -143,17 +144,47 @@ impl SplitState {
 
     /// A chunk has been read, up to a position; so many chunks are done.
     pub(super) fn note_position(&mut self, position: Position, done: u64) {
-        while self.positions.get(1).is_some_and(|(chunks, _)| *chunks <= done) {
-            self.positions.pop_front();
+        while self.marks.get(1).is_some_and(|mark| mark.chunks <= done) {
+            self.marks.pop_front();
         }
-        self.positions.push_back((self.read, position));
+        let SplitState { read: chunks, records, watermark: watermark_us, clock_us, .. } = *self;
+        let number = self.marks[0].number;
+        let mark =
+            SplitMark { position, chunks, records, watermark_us, clock_us, number, ended: false };
+        self.marks.push_back(mark);
     }
 
-    /// The position behind so many chunks.
-    pub(super) fn position(&self, done: u64) -> Position {
-        let mut latest_first = self.positions.iter().rev();
-        let last_done = latest_first.find(|(chunks, _)| *chunks <= done);
-        last_done.map(|(_, position)| position.clone()).unwrap_or_default()
+    /// The last stamped chunk is whole: the mark behind the chunk gets records and watermark.
+    fn note_stamped(&mut self) {
+        let first = self.marks[0].chunks;
+        if let Some(mark) = self.marks.get_mut((self.stamped - first) as usize) {
+            (mark.records, mark.watermark_us) = (self.records, self.watermark);
+        }
+    }
+
+    /// The mark behind so many chunks, which have been stamped. `low_us` is the low watermark of
+    /// the source: an idle split goes on where the others have got meanwhile.
+    pub(super) fn mark(&self, done: u64, low_us: i64) -> SplitMark {
+        let latest_first = self.marks.iter().rev();
+        let mut mark = latest_first
+            .filter(|mark| mark.chunks <= done)
+            .next()
+            .unwrap_or(&self.marks[0])
+            .clone();
+        if done == self.read {
+            // The clock goes on without records.
+            (mark.watermark_us, mark.clock_us) = (self.watermark, self.clock_us);
+        }
+        if self.idle {
+            mark.watermark_us = mark.watermark_us.max(low_us);
+        }
+        mark.ended = self.ended && done == self.read;
+        mark
+    }
+
+    /// The split's number in the order of records of its source.
+    pub(super) fn number(&self) -> u32 {
+        self.marks[0].number
     }
 
     /// Whether the split waits for the report of its end from other processes.
@@ -200,6 +231,7 @@ impl SplitState {
             self.prepared.clear();
             return;
         }
+        let number = self.number();
         // Others may be ahead with reading.
         while self.stamped < self.read {
             let Some(chunk) = self.prepared.remove(&self.stamped) else { return };
@@ -210,6 +242,7 @@ impl SplitState {
                 Chunk::Other { greatest, records } => {
                     self.watermark = self.watermark.max(greatest);
                     self.records += records;
+                    self.note_stamped();
                     continue;
                 }
             };
@@ -230,6 +263,7 @@ impl SplitState {
                 self.own_records += records;
                 self.ready.push_back(Stamped {
                     split,
+                    number,
                     sequence,
                     part: part as u64,
                     last: part == last,
@@ -241,6 +275,7 @@ impl SplitState {
                     prepared,
                 });
             }
+            self.note_stamped();
         }
     }
 }

@@ -149,10 +149,20 @@ fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
         event_time: Some(EventTime { column: 0, watermark, zone: None, idle_timeout_us }),
     };
     let preparer = Preparer::new(&source, None, Vec::new());
-    let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }.into()), 0);
-    let windowings = vec![windowing];
-    let (name, about, bounded, live) = (String::new(), String::new(), true, false);
-    Origin { name, about, bounded, live, splits, preparer, idle_timeout_us, windowings, group: 0 }
+    let windowings = vec![Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }.into()), 0)];
+    let (name, about, bounded, live, from) = (String::new(), String::new(), true, false, None);
+    Origin {
+        name,
+        about,
+        bounded,
+        live,
+        splits,
+        from,
+        preparer,
+        idle_timeout_us,
+        windowings,
+        group: 0,
+    }
 }
 
 fn intake_over(origins: Vec<Origin>, workers: usize, clock: &Arc<Clock>) -> Intake {

@@ -7,14 +7,14 @@ use super::compile::Compiled;
 use crate::edges::{Feeds, Root};
 use crate::error::{Error, Result};
 use crate::gather::{Gather, GatheredOutput, Role, Turns};
-use crate::intake::{Intake, Origin};
+use crate::intake::{Intake, Origin, table_names};
 use crate::network::Net;
 use crate::plan::{Operator, Plan, Source};
 use crate::pruning::Pruning;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::{OpenOptions, Positions, ShownName, Table};
+use crate::table::{JobMarks, OpenOptions, Positions, ShownName, SourceMarks, Table};
 use millstream_operators::budget::Budget;
 use millstream_operators::prepare::Preparer;
 
@@ -25,6 +25,7 @@ pub(super) fn origins(
     settings: &Settings,
     place: Place,
     start_time_us: i64,
+    from: &JobMarks,
 ) -> Result<Vec<Origin>> {
     let leaders = place.processes * settings.workers;
     let options = OpenOptions {
@@ -43,13 +44,16 @@ pub(super) fn origins(
     // No table is waited for before all have been begun.
     let begin = |source: &Source| source.table.begin(&options).unwrap_or(source.table.clone());
     let tables: Vec<Arc<dyn Table>> = plan.sources.iter().map(begin).collect();
+    let names = table_names(plan.sources.iter().map(|source| source.name.as_str()));
     let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
+        let from = from.get(&names[number]).cloned();
         let max_ahead_us = settings.max_ahead.us(source.table.live());
         let spreads = compiled.spreads(number, settings, leaders);
         let options = OpenOptions {
             pruning: plan.pruning(number),
             conditions: plan.conditions(number),
             dictionaries: plan.dictionaries(number),
+            from: from.as_ref().map(SourceMarks::positions).unwrap_or_default(),
             ..options.clone().for_columns(&table.schema(), &source.projection)
         };
         Ok(Origin {
@@ -58,6 +62,7 @@ pub(super) fn origins(
             bounded: table.bounded(),
             live: table.live(),
             splits: table.open(&source.projection, &options)?,
+            from,
             preparer: Preparer::new(source, max_ahead_us, spreads)
                 .with_arrays(compiled.arrays(number))
                 .with_lateness(settings.allowed_lateness_us)

@@ -16,7 +16,7 @@ use millstream::program::{Job, Plan, SessionControl, Stopper, parse_script};
 use millstream::{
     OpenOptions, Position, Result, RowOrder, Session, Settings, Sink, SplitPoll, Writers,
 };
-use millstream_contract::table::JobPositions;
+use millstream_contract::table::{JobMarks, SourceMarks, SplitMark};
 
 const RECORDS: i64 = 2_000;
 /// Files and what they have, and the pipe.
@@ -113,7 +113,7 @@ fn planned(base: &Path) -> Plan {
 struct LookingSink {
     stopper: OnceLock<Stopper>,
     rows: Mutex<BTreeSet<i64>>,
-    looks: Mutex<Vec<(JobPositions, BTreeSet<i64>)>>,
+    looks: Mutex<Vec<(JobMarks, BTreeSet<i64>)>>,
 }
 
 impl Sink for LookingSink {
@@ -124,7 +124,7 @@ impl Sink for LookingSink {
         RowOrder::Any
     }
     fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
-        let positions = self.stopper.get().unwrap().positions()?;
+        let positions = self.stopper.get().unwrap().marks()?;
         let mut all = self.rows.lock().unwrap();
         self.looks.lock().unwrap().push((positions, all.clone()));
         all.extend(rows.column(0).as_primitive::<Int64Type>().values());
@@ -140,7 +140,7 @@ fn settings(seed: u64) -> Settings {
 }
 
 /// The positions while a job runs, each with the rows written before.
-fn looks(plan: &Plan, settings: &Settings) -> Vec<(JobPositions, BTreeSet<i64>)> {
+fn looks(plan: &Plan, settings: &Settings) -> Vec<(JobMarks, BTreeSet<i64>)> {
     let sink = Arc::new(LookingSink::default());
     let job = Job::new(plan, settings, vec![sink.clone()]).unwrap();
     sink.stopper.set(job.stopper()).unwrap();
@@ -150,9 +150,9 @@ fn looks(plan: &Plan, settings: &Settings) -> Vec<(JobPositions, BTreeSet<i64>)>
 }
 
 /// The numbers of a split of a table from a position on.
-fn rest(plan: &Plan, table: &str, split: &str, from: &JobPositions) -> Vec<i64> {
+fn rest(plan: &Plan, table: &str, split: &str, from: &JobMarks) -> Vec<i64> {
     let source = plan.sources.iter().find(|source| source.name == table).unwrap();
-    let from = from[table].clone();
+    let from = from[table].positions();
     let options = OpenOptions { from, ..OpenOptions::alone(50, 0, 1) };
     let mut splits = source.table.open(&source.projection, &options).unwrap();
     let mut split = splits.drain(..).find(|opened| opened.name() == split).unwrap();
@@ -172,14 +172,14 @@ fn position_of(options: &OpenOptions, split: &str) -> Position {
 fn done(
     plan: &Plan,
     scratch: &Scratch,
-    (positions, written): &(JobPositions, BTreeSet<i64>),
+    (positions, written): &(JobMarks, BTreeSet<i64>),
 ) -> [i64; 5] {
     let mut all = [0; 5];
     for (at, (path, numbers)) in SPLITS.iter().enumerate() {
         let (table, path) = match *path {
             "pipe" => {
                 // Nobody can read it again. A position is an offset and the number of a line.
-                let position = &positions["piped"][&scratch.path("pipe")].0;
+                let position = &positions["piped"].splits[&scratch.path("pipe")].position.0;
                 let line = position.get(1).map_or(0, |line| *line as i64 - 1);
                 let before = lines("pipe", &(numbers.start..numbers.start + line));
                 assert_eq!(position[0] as usize, before.len());
@@ -213,7 +213,7 @@ fn a_job_has_the_positions_of_all_splits() {
         // Another start of the program.
         let restarted = planned(&scratch.0);
         for look in looks.iter().step_by(7) {
-            let splits = look.0.iter().map(|(table, splits)| (table.as_str(), splits.len()));
+            let splits = look.0.iter().map(|(table, splits)| (table.as_str(), splits.splits.len()));
             assert_eq!(splits.collect::<Vec<_>>(), TABLES);
             let done = done(&restarted, &scratch, look);
             let again = rest(&restarted, "again", &scratch.path("many/a.csv"), &look.0);
@@ -231,7 +231,17 @@ fn a_split_has_its_position_from_the_first_moment() {
     let scratch = Scratch::new("first");
     let plan = planned(&scratch.0);
     let path = scratch.path("many/b.csv");
-    let from = [("many".to_string(), [(path.clone(), Position(vec![50, 11]))].into())].into();
+    let mark = SplitMark {
+        position: Position(vec![50, 11]),
+        chunks: 1,
+        records: 10,
+        watermark_us: 0,
+        clock_us: 0,
+        number: 0,
+        ended: false,
+    };
+    let many = SourceMarks { low_us: 0, splits: [(path.clone(), mark)].into() };
+    let from = [("many".to_string(), many)].into();
     // Numbers of four digits and a line end.
     assert_eq!(rest(&plan, "many", &path, &from).first(), Some(&(RECORDS + 10)));
 }

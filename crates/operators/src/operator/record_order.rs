@@ -71,7 +71,7 @@ fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {
         let mut bytes = [0; ORDER_BYTES];
         bytes[..8].copy_from_slice(&time_bytes(times.and_then(|times| times.us(place))));
         bytes[8..10].copy_from_slice(&(input as u16).to_be_bytes());
-        bytes[10..14].copy_from_slice(&(stamped.split as u32).to_be_bytes());
+        bytes[10..14].copy_from_slice(&stamped.number.to_be_bytes());
         let position = stamped.first_record + place as u64;
         bytes[14..22].copy_from_slice(&position.to_be_bytes());
         bytes[22..].copy_from_slice(&element.to_be_bytes());

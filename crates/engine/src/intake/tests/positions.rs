@@ -1,11 +1,11 @@
 //! Positions of splits while a job runs.
 
 use super::*;
-use crate::table::JobPositions;
+use crate::table::{JobMarks, SourceMarks, SplitMark};
 
 /// Position of a split of the table of these tests, which has no name.
-fn at(positions: &JobPositions, split: &str) -> Vec<u64> {
-    positions[""][split].0.clone()
+fn at(marks: &JobMarks, split: &str) -> Vec<u64> {
+    marks[""].splits[split].position.0.clone()
 }
 
 fn chunks(times: [i64; 3]) -> VecDeque<(i64, i64)> {
@@ -19,28 +19,34 @@ fn a_job_goes_on_from_the_positions_of_its_splits() {
     let clock = Arc::new(Clock::default());
     let table = Timed(vec![chunks([10, 20, 30]), chunks([11, 21, 31])]);
     let reading = intake(table.clone(), &clock);
-    let positions = |intake: &Intake| intake.positions().expect("names are unique");
-    assert_eq!(positions(&reading)[""].len(), 2, "all splits, though nothing has been read");
+    let marks = |intake: &Intake| intake.marks().expect("names are unique");
+    assert_eq!(marks(&reading)[""].splits.len(), 2, "all splits, though nothing has been read");
     // Each worker reads its own split.
     for worker in [0, 1] {
         take(&reading, worker);
     }
-    assert_eq!(at(&positions(&reading), "timed 0"), [0], "a worker has the first batch");
+    assert_eq!(at(&marks(&reading), "timed 0"), [0], "a worker has the first batch");
     for worker in [0, 1] {
         finish(&reading, worker);
         take(&reading, worker);
     }
     finish(&reading, 0);
-    let left = positions(&reading);
+    let left = marks(&reading);
     assert_eq!(at(&left, "timed 0"), [2]);
     assert_eq!(at(&left, "timed 1"), [1], "one batch is not finished");
-    let options = OpenOptions { from: left[""].clone(), ..OpenOptions::alone(1, 0, 2) };
+    let options = OpenOptions { from: left[""].positions(), ..OpenOptions::alone(1, 0, 2) };
     let mut splits = table.open(&[0], &options).expect("it opens");
     splits.reverse();
-    let rest = intake_of(splits, table, &clock);
-    assert_eq!(positions(&rest), left, "where it begins, before anything is read");
+    let origin = Origin { from: Some(left[""].clone()), ..origin_of(splits, table) };
+    let rest = intake_over(vec![origin], 2, &clock);
+    assert_eq!(marks(&rest), left, "where it begins, before anything is read");
     let (one, other) = (take(&rest, 0), take(&rest, 1));
-    assert_eq!((one.holds, other.holds), (21, 30));
+    let place = |of: &Stamped| (of.number, of.sequence, of.first_record, of.stamp);
+    assert_eq!(
+        (place(&one), place(&other)),
+        ((1, 1, 1, 11), (0, 2, 2, 20)),
+        "as they would have been"
+    );
 }
 
 /// Tables of one name have numbers; two splits of one name could not be told apart.
@@ -55,11 +61,58 @@ fn tables_and_splits_are_told_apart_by_name() {
     let two = intake_over(vec![origin(), origin()], 2, &clock);
     take(&two, 1);
     finish(&two, 1);
-    let positions = two.positions().expect("names are unique");
-    let of = |table: &str| positions[table]["timed 0"].0.clone();
+    let marks = two.marks().expect("names are unique");
+    let of = |table: &str| marks[table].splits["timed 0"].position.0.clone();
     assert_eq!((of("t"), of("t.2")), (vec![0], vec![1]));
     let mut equal = origin();
     equal.splits.extend(origin().splits);
-    let error = intake_over(vec![equal], 2, &clock).positions().expect_err("they are equal");
+    let error = intake_over(vec![equal], 2, &clock).marks().expect_err("they are equal");
     assert!(error.to_string().contains("two splits have the name 'timed 0'"), "{error}");
+}
+
+/// A split that an earlier job did not have begins where its source stood, and its number follows
+/// the numbers that are there.
+#[test]
+fn a_new_split_begins_with_the_low_watermark() {
+    let clock = Arc::new(Clock::default());
+    let table = Timed(vec![chunks([10, 20, 30])]);
+    let reading = intake(table.clone(), &clock);
+    (0..2).for_each(|_| {
+        take(&reading, 0);
+        finish(&reading, 0);
+    });
+    let left = reading.marks().expect("names are unique")[""].clone();
+    assert_eq!((left.low_us, left.splits["timed 0"].watermark_us), (20, 20));
+    let table = Timed(vec![chunks([10, 20, 30]), chunks([5, 6, 40])]);
+    let options = OpenOptions { from: left.positions(), ..OpenOptions::alone(1, 0, 2) };
+    let splits = table.open(&[0], &options).expect("it opens");
+    let rest =
+        intake_over(vec![Origin { from: Some(left), ..origin_of(splits, table) }], 2, &clock);
+    let (old, new) = (take(&rest, 0), take(&rest, 1));
+    assert_eq!((old.number, old.stamp), (0, 20));
+    assert_eq!((new.number, new.sequence, new.stamp), (1, 0, 20), "its first records are late");
+}
+
+/// An ended split stays ended, and is not read again.
+#[test]
+fn an_ended_split_is_not_read_again() {
+    let clock = Arc::new(Clock::default());
+    let table = Timed(vec![chunks([10, 20, 30])]);
+    let splits = table.open(&[0], &OpenOptions::alone(1, 0, 1)).expect("it opens");
+    let mark = SplitMark {
+        position: Position(vec![3]),
+        chunks: 3,
+        records: 3,
+        watermark_us: 30,
+        clock_us: 0,
+        number: 0,
+        ended: true,
+    };
+    let from = SourceMarks { low_us: 30, splits: [("timed 0".to_string(), mark)].into() };
+    let rest =
+        intake_over(vec![Origin { from: Some(from), ..origin_of(splits, table) }], 1, &clock);
+    let offer = rest.take(0, &[Admitted::All], &mut None).expect("nothing is read");
+    assert!(matches!(offer, Offer::Ended));
+    assert_eq!(rest.ended_splits(), [Some(3)]);
+    assert!(rest.marks().expect("names are unique")[""].splits["timed 0"].ended);
 }

@@ -1,0 +1,37 @@
+//! Where the splits of a source begin.
+
+use crate::table::{SourceMarks, Split, SplitMark};
+use millstream_operators::event_time::BEGINNING;
+
+/// The names under which tables stand in [`JobMarks`].
+pub(crate) fn table_names<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Vec<String> {
+    let numbered =
+        |(at, name): (usize, &str)| match names.clone().take(at).filter(|n| *n == name).count() {
+            0 => name.to_string(),
+            before => format!("{name}.{}", before + 1),
+        };
+    names.clone().enumerate().map(numbered).collect()
+}
+
+/// Where each split of a source begins. A split that the earlier job did not have begins with the
+/// source's low watermark. The split's number is above all known numbers.
+pub(super) fn of(splits: &[Box<dyn Split>], from: Option<SourceMarks>) -> Vec<SplitMark> {
+    let known = from.iter().flat_map(|from| from.splits.values());
+    let mut free = known.map(|mark| mark.number + 1).max().unwrap_or(0);
+    let mark = |split: &Box<dyn Split>| {
+        let known = from.as_ref().and_then(|from| from.splits.get(split.name()));
+        known.cloned().unwrap_or_else(|| {
+            free += 1;
+            SplitMark {
+                position: split.position(),
+                chunks: 0,
+                records: 0,
+                watermark_us: from.as_ref().map_or(BEGINNING, |from| from.low_us),
+                clock_us: i64::MIN,
+                number: free - 1,
+                ended: false,
+            }
+        })
+    };
+    splits.iter().map(mark).collect()
+}
