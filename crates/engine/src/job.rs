@@ -14,6 +14,7 @@ use millstream_fabric::shm::ShmDevice;
 use millstream_flow::channel::Settings as Channels;
 use millstream_state::RowLayout;
 
+use crate::checkpoint::{Checkpoints, Resume};
 use crate::delivery::Mailboxes;
 use crate::error::{Error, Result};
 use crate::gather::Gather;
@@ -24,7 +25,7 @@ use crate::plan::Plan;
 use crate::roles::Place;
 use crate::roles::Roles;
 use crate::settings::{Exchange, Settings};
-use crate::shared::Shared;
+use crate::shared::{Cuts, Shared};
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
@@ -70,6 +71,13 @@ impl Stopper {
     pub fn counters(&self) -> Stats {
         let rows = self.0.gathers.iter().map(Gather::rows).sum();
         Stats { rows, ..Stats::default() }
+    }
+
+    /// Takes a cut, with a number above those before. Workers stop for a moment between two records
+    /// and save their state ([`Checkpoints`]). False if a cut is being taken, or all input has been
+    /// read.
+    pub fn cut(&self, number: u64) -> bool {
+        self.0.begin_cut(number)
     }
 
     /// The marks of all splits that this process reads, before the first record that no worker has
@@ -127,19 +135,18 @@ impl Job {
     /// Prepares `plan` to run into `sinks`, a sink for each output: lays out the state, and opens
     /// the sources.
     pub fn new(plan: &Plan, settings: &Settings, sinks: Vec<Arc<dyn Sink>>) -> Result<Job> {
-        Job::resume(plan, settings, sinks, &JobMarks::new())
+        Job::resume(plan, settings, sinks, &Resume::default(), None)
     }
 
-    /// As [`Job::new`], for a job that goes on where an earlier job stood: splits begin at their
-    /// marks, by the names of tables and splits, wherever a split stands now in the list of its
-    /// table. Chunks and records are numbered and stamped as in the earlier job. A split without a
-    /// mark begins with its first record and with its source's low watermark. State is not in the
-    /// marks.
+    /// As [`Job::new`], for a job that goes on where an earlier job stood. Chunks and records are
+    /// numbered and stamped as in the earlier job. `checkpoints` has the saved state, and takes the
+    /// cuts of this job.
     pub fn resume(
         plan: &Plan,
         settings: &Settings,
         sinks: Vec<Arc<dyn Sink>>,
-        from: &JobMarks,
+        from: &Resume,
+        checkpoints: Option<Arc<dyn Checkpoints>>,
     ) -> Result<Job> {
         if settings.exchange != Exchange::LateMerge {
             return Job::exchanging(plan, settings, sinks);
@@ -154,7 +161,7 @@ impl Job {
         // Opening reports missing inputs.
         let splits = plan.sources.iter().map(|source| source.table.splits().unwrap_or_default());
         plan.pack_small_input(&splits.collect::<Vec<_>>(), settings);
-        Job::prepare(&plan, settings, sinks, env, started_us, from, None)
+        Job::prepare(&plan, settings, sinks, env, started_us, (from, checkpoints), None)
     }
 
     /// A job whose workers exchange records, over channels within this process.
@@ -195,7 +202,7 @@ impl Job {
     ) -> Result<Job> {
         let wakers = mesh.wakers();
         let env = Arc::new(Threads::new(settings.workers, wakers));
-        Job::prepare(plan, settings, sinks, env, start_us, &JobMarks::new(), Some(mesh))
+        Job::prepare(plan, settings, sinks, env, start_us, (&Resume::default(), None), Some(mesh))
     }
 
     pub(crate) fn prepare(
@@ -204,7 +211,7 @@ impl Job {
         sinks: Vec<Arc<dyn Sink>>,
         env: Arc<dyn Env>,
         started_us: i64,
-        from: &JobMarks,
+        (from, checkpoints): (&Resume, Option<Arc<dyn Checkpoints>>),
         mesh: Option<Mesh>,
     ) -> Result<Job> {
         let settings = settings.clone();
@@ -227,7 +234,7 @@ impl Job {
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
         let mut remarks = load_lookups(&compiled, &settings, started_us, &budget)?;
-        let origins = origins(plan, &compiled, &settings, place, started_us, from)?;
+        let origins = origins(plan, &compiled, &settings, place, started_us, &from.marks)?;
         remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());
@@ -249,6 +256,9 @@ impl Job {
             draining: AtomicBool::new(false),
             started_us,
             budget,
+            cuts: Cuts::new(stages.len(), workers),
+            checkpoints,
+            resumed: from.frontiers.clone(),
             stages,
             edges,
             settings,

@@ -17,6 +17,7 @@
 #[cfg(test)]
 extern crate self as millstream_engine;
 
+mod checkpoint;
 #[cfg(test)]
 mod damaged;
 mod delivery;
@@ -46,6 +47,7 @@ mod worker;
 
 use millstream_contract::{error, expr, plan, pruning, rows, settings, sink, table};
 
+pub use checkpoint::{Checkpoints, CutTaken, Resume};
 pub use explain::state_layout;
 pub use job::{Job, Stopper};
 pub use millstream_operators::skipped::Skipped;

@@ -126,10 +126,10 @@ mod tests {
     use std::sync::{Mutex, OnceLock};
 
     use super::*;
+    use crate::checkpoint::Resume;
     use crate::settings::Settings;
     use crate::sink::RowOrder;
     use crate::support::{Collect, Random, query, records, table};
-    use crate::table::JobMarks;
     use millstream_operators::env::{Env, Threads};
 
     /// Environment in which sleepers do not wake up unless the job stops.
@@ -182,7 +182,7 @@ mod tests {
                 vec![sink],
                 env.clone(),
                 env.now_us(),
-                &JobMarks::new(),
+                (&Resume::default(), None),
                 None,
             )
             .expect("a job");

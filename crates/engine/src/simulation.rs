@@ -13,6 +13,7 @@ use std::time::Duration;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_flow::channel::Settings as Channels;
 
+use crate::checkpoint::Resume;
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
 use crate::network::{Mesh, MeshOptions, MeshSetup, peer_error};
@@ -21,7 +22,6 @@ use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::Sink;
 use crate::stats::Stats;
-use crate::table::JobMarks;
 use crate::worker::{Step, Worker};
 use millstream_operators::env::{Env, Simulated};
 
@@ -102,7 +102,7 @@ pub fn simulate(
             sinks.clone(),
             env,
             start_us,
-            &JobMarks::new(),
+            (&Resume::default(), None),
             Some(mesh),
         )?;
         processes.push(Process::new(job));

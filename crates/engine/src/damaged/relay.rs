@@ -14,6 +14,7 @@ use millstream_flow::channel::{
     Settings as Channels,
 };
 
+use crate::checkpoint::Resume;
 use crate::error::Result;
 use crate::job::Job;
 use crate::network::{Mesh, MeshOptions, MeshSetup, Place};
@@ -22,7 +23,6 @@ use crate::settings::Settings;
 use crate::simulation::Process;
 use crate::sink::{RowOrder, Sink};
 use crate::support::{Collect, lines};
-use crate::table::JobMarks;
 use crate::worker::Step;
 use millstream_operators::env::{Env, Simulated};
 
@@ -164,7 +164,7 @@ pub(super) fn run(plan: &Plan, settings: &Settings, seed: u64, change: Change<'_
             vec![sink],
             env.clone(),
             start_us,
-            &JobMarks::new(),
+            (&Resume::default(), None),
             Some(mesh),
         );
         Process::new(job.expect("a good plan"))

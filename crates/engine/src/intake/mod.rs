@@ -10,6 +10,8 @@
 //! its epochs, not only for its own splits: a worker may take a batch with any stamp at or above
 //! the low watermark, so a higher announcement would not hold.
 
+mod cut;
+mod cutting;
 mod drain;
 mod marks;
 mod notices;
@@ -29,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::network::Net;
 use crate::roles::{Place, Reading};
 use crate::table::{JobMarks, Sharing, SourceMarks, Split};
+use cut::Cut;
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
 use millstream_operators::event_time::BEGINNING;
@@ -87,6 +90,7 @@ struct IntakeState {
     current: Vec<Option<Current>>,
     /// Per worker: the next source in turn, among independent sources.
     turns: Vec<usize>,
+    cut: Cut,
 }
 
 /// A batch in the hands of a worker.
@@ -144,8 +148,7 @@ impl Intake {
         for origin in origins {
             let source = sources.len();
             let Origin { name, about, bounded, live, splits: its, from, preparer, .. } = origin;
-            let (idle_timeout_us, windowings, group) =
-                (origin.idle_timeout_us, origin.windowings, origin.group);
+            let Origin { idle_timeout_us, windowings, group, .. } = origin;
             let low = from.as_ref().map_or(BEGINNING, |from| from.low_us);
             states_of_sources.push(SourceState::new(place.processes, low));
             let marks = marks::of(&its, from);
@@ -182,6 +185,7 @@ impl Intake {
                 sources: states_of_sources,
                 current: vec![None; workers],
                 turns: (0..workers).collect(),
+                cut: Cut::None,
             }),
             sources,
             splits,

@@ -37,11 +37,14 @@ impl Intake {
         admitted: &[Admitted],
     ) -> bool {
         let source = self.splits[split].source;
+        let next = state.splits[split].ready.front();
         match &admitted[source] {
+            Admitted::Nothing => false,
+            // All others wait for a chunk that has been begun.
+            _ if next.is_some_and(|batch| state.cut.awaits(split, batch.sequence)) => true,
             Admitted::All => true,
             Admitted::Lowest => state.splits[split].low() <= self.low_of_group(state, source),
             Admitted::Awaited(splits) => splits.contains(&split),
-            Admitted::Nothing => false,
         }
     }
 
@@ -71,7 +74,10 @@ impl Intake {
         taking: Taking,
     ) -> Option<usize> {
         let mut ready = (0..state.splits.len())
-            .filter(|split| !state.splits[*split].ready.is_empty())
+            .filter(|split| {
+                let front = state.splits[*split].ready.front();
+                front.is_some_and(|batch| batch.sequence < state.cut.limit(*split))
+            })
             .filter(|split| self.may_go_on(state, *split, admitted));
         let first = ready.next()?;
         let mut rest = ready.peekable();

@@ -11,6 +11,8 @@ use millstream_operators::stamped::Stamped;
 pub(super) struct SplitState {
     /// Chunks read so far.
     pub(super) read: u64,
+    /// Chunks from the first one to the last one of which a batch has been taken.
+    pub(super) taken: u64,
     /// Chunks stamped so far, and their records.
     pub(super) stamped: u64,
     pub(super) records: u64,
@@ -96,6 +98,7 @@ impl SplitState {
             elsewhere,
             ended_elsewhere: mark.ended.then_some(mark.chunks),
             read: mark.chunks,
+            taken: mark.chunks,
             stamped: mark.chunks,
             records: mark.records,
             own_records: 0,

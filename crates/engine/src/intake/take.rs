@@ -151,15 +151,20 @@ impl Intake {
         let mut state = self.lock();
         let split = self.next_ready(&state, worker, admitted, taking)?;
         let source = self.splits[split].source;
+        let limit = state.cut.limit(split);
         let s = &mut state.splits[split];
         let pick = match admitted[source] {
             // The batch that holds the low watermark, or windows could not fire; or the batch with
             // the awaited rows.
             Admitted::Lowest | Admitted::Awaited(_) => Some(0),
-            _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
+            _ => {
+                let before_cut = s.ready.partition_point(|batch| batch.sequence < limit);
+                self.env.choose(before_cut as u64).map(|pick| pick as usize)
+            }
         };
         let batch = s.ready.remove(pick.unwrap_or(0))?;
         let (sequence, holds) = (batch.sequence, batch.holds);
+        s.taken = s.taken.max(sequence + 1);
         state.current[worker] = Some(Current { source, split, sequence, holds });
         state.turns[worker] += 1;
         Some(Box::new(batch))

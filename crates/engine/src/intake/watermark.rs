@@ -1,5 +1,6 @@
 //! Low watermarks: per source the least stamp of anything not yet taken or not yet finished.
 
+use super::cut::Cut;
 use super::source::{REACHED_MAX, SourceIn};
 use super::split::SplitState;
 use super::{Admitted, Intake, IntakeState, SplitIn};
@@ -19,7 +20,7 @@ impl Intake {
         self.note_idle(&mut state);
         self.note_clock(&mut state);
         lows.clear();
-        let (mut wakes, mut ended) = (false, Vec::new());
+        let (mut wakes, mut ended) = (self.note_cut(&mut state), Vec::new());
         for (source, of) in self.sources.iter().enumerate() {
             let low = self.low_of(&state, source);
             lows.push(low);
@@ -112,6 +113,9 @@ impl Intake {
 
     fn low_of(&self, state: &IntakeState, source: usize) -> i64 {
         let of = &state.sources[source];
+        if let Cut::Reached { lows, .. } = &state.cut {
+            return lows[source];
+        }
         if of.closed {
             return END;
         }

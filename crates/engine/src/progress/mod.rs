@@ -122,7 +122,7 @@ fn room(stage: &Stage, shared: &Shared) -> Room {
         heap: shared.net.as_ref().map(|net| net.heap.clone()),
         buffer_bytes: buffer_bytes.min(message_bytes) as usize,
         mode: shared.fragment_mode(),
-        keeps_slices: false,
+        keeps_slices: shared.checkpoints.is_some(),
         clock: Some(shared.env.clone()),
     }
 }

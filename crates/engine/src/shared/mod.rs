@@ -1,5 +1,7 @@
 //! The parts of a job that all workers of a process share, and how the job stops.
 
+mod cuts;
+mod cutting;
 mod latencies;
 mod messages;
 mod observed;
@@ -12,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_state::Mode;
 
+use crate::checkpoint::Checkpoints;
 use crate::edges::Edges;
 use crate::error::{Error, Result};
 use crate::gather::Gather;
@@ -22,6 +25,7 @@ use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
 use crate::standing::{Pace, Standing};
+pub(crate) use cuts::Cuts;
 use latencies::Latencies;
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
@@ -52,6 +56,11 @@ pub(crate) struct Shared {
     /// Somebody has asked to read no more.
     pub(crate) draining: AtomicBool,
     pub(crate) started_us: i64,
+    /// The store of the job's cuts; `None`: the job takes no cuts.
+    pub(crate) checkpoints: Option<Arc<dyn Checkpoints>>,
+    pub(crate) cuts: Cuts,
+    /// By stage: the windows that fire up to this watermark fired in the job before.
+    pub(crate) resumed: Vec<i64>,
 }
 
 pub(crate) use observed::OPEN_MAX;

@@ -8,6 +8,7 @@
 //! on a single thread, a step at a time.
 
 mod admission;
+mod cut;
 mod firing;
 mod input;
 mod network;
@@ -76,6 +77,10 @@ pub(crate) struct Worker {
     doing: Doing,
     /// Number of the observer's last answered request.
     answered: u64,
+    /// The last cut for which the worker's state has been saved.
+    saved: Option<u64>,
+    /// Whether the worker has the state of the job before, if there was one.
+    restored: bool,
 }
 
 impl Worker {
@@ -104,6 +109,8 @@ impl Worker {
             sleep,
             doing: Doing::Step,
             answered: 0,
+            saved: None,
+            restored: false,
             context,
         }
     }
@@ -150,6 +157,9 @@ impl Worker {
 
     /// Resumes the next coroutine, in the order of a worker's duties.
     fn step_in_turn(&mut self, stages: &mut [StageState]) -> Result<Step> {
+        if !std::mem::replace(&mut self.restored, true) {
+            self.restore(stages)?;
+        }
         let Worker { context, delivery, .. } = self;
         delivery.collect(context);
         self.serve_network(stages)?;
@@ -170,6 +180,9 @@ impl Worker {
         }
         if self.fire_some(stages, tight)? {
             return Ok(Step::Busy);
+        }
+        if let Some(step) = self.step_to_cut(stages)? {
+            return Ok(step);
         }
         let fires = self.blocked.iter().any(Option::is_some);
         if !fires && self.delivery.is_over(&self.context, stages) {

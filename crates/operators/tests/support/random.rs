@@ -1,7 +1,7 @@
 //! Random numbers for the tests of this crate, unit tests included.
 
 /// xorshift64*.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
