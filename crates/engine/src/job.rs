@@ -1,6 +1,7 @@
 //! A job: a plan and its workers, from start to finish.
 
 mod compile;
+mod identity;
 mod open;
 
 use std::fmt;
@@ -32,6 +33,7 @@ use crate::stats::{Leftover, Stats};
 use crate::table::JobMarks;
 use crate::worker::Worker;
 use compile::Compiled;
+pub use identity::{Fit, StageIdentity, fits, gone, identities};
 use millstream_operators::budget::Budget;
 use millstream_operators::env::{Env, Simulated, Threads};
 use open::{Outputs, load_lookups, origins, remarks_of};

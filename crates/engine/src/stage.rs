@@ -28,6 +28,8 @@ pub(crate) struct Stage {
     pub(crate) number: usize,
     /// Its number among all stages of the plan, which `EXPLAIN` counts from 1.
     pub(crate) place: usize,
+    /// Its names ([`crate::plan::Stage::names`]).
+    pub(crate) names: Vec<String>,
     /// Whose rows it takes.
     pub(crate) inputs: Vec<Root>,
     /// Operator in executable form.
@@ -74,8 +76,9 @@ pub(crate) struct Operation {
     pub(crate) program: Arc<dyn Program>,
     /// See [`Stage::computes_texts`].
     pub(crate) computes_texts: bool,
-    /// Its number among all stages of the plan.
+    /// Its number among all stages of the plan, and its names there.
     pub(crate) place: usize,
+    pub(crate) names: Vec<String>,
 }
 
 /// How much of the budget parts of a stage may take.
@@ -129,7 +132,7 @@ impl Stage {
     pub(crate) fn new(
         number: usize,
         inputs: Vec<Root>,
-        Operation { program, computes_texts, place }: Operation,
+        Operation { program, computes_texts, place, names }: Operation,
         limits: StageLimits,
         workers: usize,
     ) -> Stage {
@@ -137,6 +140,7 @@ impl Stage {
         Stage {
             number,
             place,
+            names,
             inputs,
             windowing: program.windowing(),
             program,
@@ -163,13 +167,14 @@ impl Stage {
     /// slice exists, and the watermark has not closed it. So it has not fired either.
     pub(crate) fn check_slice(&self, slice: SliceId, watermark: i64) -> Result<()> {
         let windowing = self.windowing();
-        match windowing.has_slice(slice) && windowing.closes_at(slice) > watermark {
-            true => Ok(()),
-            false if windowing.has_slice(slice) => {
-                Err(Error::Internal(format!("state for the window {slice} after its end")))
-            }
-            false => Err(Error::Internal(format!("state for {slice}, where no window begins"))),
+        if windowing.has_slice(slice) && windowing.closes_at(slice) > watermark {
+            return Ok(());
         }
+        let name = self.names.first().map_or(String::new(), |name| format!(" of '{name}'"));
+        Err(Error::Internal(match windowing.has_slice(slice) {
+            true => format!("state{name} for the window {slice} after its end"),
+            false => format!("state{name} for {slice}, where no window begins"),
+        }))
     }
 
     /// `worker` of this process has fired all windows that fire up to a watermark.

@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
@@ -16,20 +15,15 @@ use millstream_contract::sink::{Prepared, RowOrder, Sink, Writers};
 use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 use millstream_contract::{Result, Settings};
 use millstream_engine::{Checkpoints, CutTaken, Job, Resume, Stats, Stopper};
-use millstream_operators::operator::{Delta, Operator, SavedRows};
-use millstream_operators::windowing::SliceId;
-use millstream_state::Arena;
+use millstream_operators::operator::{Operator, SavePoint, SavedBatch};
 use support::*;
-
-/// Saved rows of a slice: words of state, and of its arena.
-type Slice = (SliceId, Vec<u64>, Vec<u64>);
 
 /// What a job has left behind: state and places of its last cut, and rows that are visible.
 #[derive(Debug, Default)]
 struct Kept {
-    saving: Mutex<BTreeMap<(usize, usize), Vec<Slice>>>,
-    /// By leader and stage.
-    state: Mutex<BTreeMap<(usize, usize), Vec<Slice>>>,
+    /// By stage.
+    saving: Mutex<Vec<(usize, SavedBatch)>>,
+    state: Mutex<Vec<(usize, SavedBatch)>>,
     resume: Mutex<Resume>,
     visible: Mutex<Vec<String>>,
     /// Rows since the last cut.
@@ -38,25 +32,17 @@ struct Kept {
 }
 
 impl Checkpoints for Kept {
-    fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
-        for (slice, words, arena) in
-            self.state.lock().unwrap().get(&(leader, stage)).into_iter().flatten()
-        {
-            let arena = &Arena::from_words(arena.clone());
-            operator.merge(*slice, Delta::Words { words, arena })?;
-        }
-        Ok(())
+    fn restore(&self, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
+        let state = self.state.lock().unwrap();
+        let mut of_stage = state.iter().filter(|(of, _)| *of == stage);
+        of_stage.try_for_each(|(_, batch)| operator.restore(batch.part, &batch.rows))
     }
 
-    fn save(&self, _: u64, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
-        let mut slices = Vec::new();
-        for slice in operator.saved() {
-            for rows in operator.rows(slice)? {
-                let SavedRows::State(words, arena) = rows else { panic!("rows of a join") };
-                slices.push((slice, words.to_vec(), arena.all_words().to_vec()));
-            }
+    fn save(&self, _: u64, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
+        let mut at = SavePoint::new(100, 10_000);
+        while let Some(batch) = operator.save(&mut at)? {
+            self.saving.lock().unwrap().push((stage, batch));
         }
-        self.saving.lock().unwrap().insert((leader, stage), slices);
         Ok(())
     }
 
@@ -180,7 +166,6 @@ fn simulate(seed: u64) -> Stats {
     let delay_us = random.pick(&[0, 1, 100_000, 4_999_999]);
     let batch_rows = random.pick(&[1, 20, 300]);
     let memory = table(&data, &mut random, batch_rows);
-    let workers = 1 + random.below(4) as usize;
     let lateness = random.pick(&[0, 0, 700]);
     let shape = random.below(4);
     let plan = |source: Arc<dyn Table>| -> Plan {
@@ -196,8 +181,7 @@ fn simulate(seed: u64) -> Stats {
             _ => windowed(source, Window::Cumulate(cumulate), delay_us),
         }
     };
-    let what =
-        format!("seed {seed}, shape {shape}, {workers} workers\n{}", repeat(seed, "restart"));
+    let what = format!("seed {seed}, shape {shape}\n{}", repeat(seed, "restart"));
     let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 4, lateness) };
     let (_, expected) = run(&plan(memory.clone()), &settings);
     let mut expected = expected.unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -217,7 +201,7 @@ fn simulate(seed: u64) -> Stats {
         let reversed = random.below(2) == 0;
         let source = Reading { memory: memory.clone(), reversed, control: control.clone() };
         let settings = drawn_settings(&mut random, 4, lateness);
-        let settings = Settings { simulate: Some(next), workers, ..settings };
+        let settings = Settings { simulate: Some(next), ..settings };
         let from = kept.resume.lock().unwrap().clone();
         kept.pending.lock().unwrap().clear();
         let sink = Arc::new(Rows(kept.clone()));

@@ -35,7 +35,8 @@ impl Compiled {
             let lateness_us = if takes_records { settings.allowed_lateness_us } else { 0 };
             if let Some(program) = crate::registry::program(stage, lateness_us)? {
                 let computes_texts = program.computes_texts();
-                operations.push(Operation { program, computes_texts, place });
+                let names = stage.names.clone();
+                operations.push(Operation { program, computes_texts, place, names });
             }
         }
         check_exchange(plan, &operations, settings)?;

@@ -3,6 +3,8 @@
 //! Calls share values: `AVG(x)`, `SUM(x)` and `COUNT(x)` over the same argument keep one sum and
 //! one count.
 
+mod so_far;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -165,6 +167,16 @@ impl Aggregates {
             parts.values().iter().for_each(|value| users[*value].push(call.name.as_str()));
         }
         users
+    }
+
+    /// Texts of the calls, with the types of arguments and results.
+    pub(crate) fn texts_of_calls(&self, type_name: &dyn Fn(&DataType) -> String) -> Vec<String> {
+        let text = |call: &AggregateCall| {
+            let arguments = call.arguments.iter().map(|argument| type_name(&argument.data_type));
+            let arguments = arguments.collect::<Vec<_>>().join(", ");
+            format!("{} of ({arguments}) as {}", call.name, type_name(&call.result_type))
+        };
+        self.calls.iter().map(text).collect()
     }
 
     /// Whether arguments or filters have to be computed (rather than read from a column or a row).

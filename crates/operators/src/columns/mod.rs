@@ -9,6 +9,7 @@ mod lists;
 mod moments;
 pub mod order;
 mod payload;
+pub(crate) mod plain;
 pub mod records;
 pub mod select;
 pub mod stored;

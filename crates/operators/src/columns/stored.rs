@@ -58,19 +58,21 @@ pub(crate) fn input(stored: Stored, column: &ArrayRef) -> Result<Input> {
         Stored::Word => Values::Signed(words(column)?),
         Stored::Wide => Values::Wide(column.as_primitive::<Decimal128Type>().values().clone()),
         Stored::Text => Values::Bytes(column.clone()),
-        Stored::Encoded => {
-            let encoder = Encoder::new(column)?;
-            let mut bytes = Vec::new();
-            let encode = |row| {
-                bytes.clear();
-                encoder.put(row, &mut bytes);
-                Some(bytes.clone())
-            };
-            let encoded: BinaryArray = (0..column.len()).map(encode).collect();
-            Values::Bytes(Arc::new(encoded))
-        }
+        Stored::Encoded => Values::Bytes(Arc::new(encoded(column)?)),
     };
     Ok(Input::of(values, nulls.map(|nulls| nulls.inner().clone())))
+}
+
+/// The values of a column as bytes that say everything, NULL too.
+pub(crate) fn encoded(column: &ArrayRef) -> Result<BinaryArray> {
+    let encoder = Encoder::new(column)?;
+    let mut bytes = Vec::new();
+    let encode = |row| {
+        bytes.clear();
+        encoder.put(row, &mut bytes);
+        Some(bytes.clone())
+    };
+    Ok((0..column.len()).map(encode).collect())
 }
 
 /// The words of a column of at most 64 bits.

@@ -24,9 +24,9 @@
 //! operator.** A key's leader follows from its hash alone ([`Leadership`]). The order of merging
 //! deltas, and the spread of rows over workers and epochs, makes no difference to fired rows.
 //!
-//! **Checkpoints.** Each slice gives its `rows` as deltas and passed rows. A new operator gets them
-//! back by `merge` and `take_in`, and then is told to `resume`. Slices are saved between windows,
-//! after rows for other leaders have been sealed.
+//! **Checkpoints.** Between windows, after rows for other leaders have been sealed, leaders `save`
+//! their rows ([`saved`](super::saved) has their form). New operators, of any number of leaders,
+//! each `restore` what is theirs of all that was saved, and then are told to `resume`.
 //!
 //! **Passed rows.** An operator either keeps passed rows, and hands them out when it is sealed, or
 //! gives them to the `Onward` that comes with the batch. The latter is the only call of an operator
@@ -37,13 +37,12 @@
 //! there is nothing to seal, merge or fire, and a worker applies them to a batch where it pushes
 //! the batch on.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment, Table};
+use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment};
 
 use crate::budget::Usage;
 use crate::env::Env;
@@ -52,7 +51,9 @@ use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::rows::RowsKind;
 use crate::windowing::{SliceId, WindowId, Windowing};
 
+use super::identity::{Identity, TypeName};
 use super::input::{Batch, Keyed, Passing, Updated};
+use super::saved::{SavePoint, SavedBatch, SavedPart};
 
 /// An operator in executable form: the same for all workers of a process.
 pub trait Program: fmt::Debug + Send + Sync {
@@ -78,6 +79,12 @@ pub trait Program: fmt::Debug + Send + Sync {
 
     /// Adds what `EXPLAIN` says of the state. `type_name` names types as their user does.
     fn explain(&self, text: &mut String, type_name: &dyn Fn(&DataType) -> String);
+
+    /// The parts of its saved state, and their columns. There is one part at least.
+    fn saved_parts(&self) -> Vec<SavedPart>;
+
+    /// The meaning of its state: whether saved state fits an edited query.
+    fn identity(&self, type_name: TypeName<'_>) -> Identity;
 
     // What follows has a default, which is right for an operator that has nothing of the kind.
 
@@ -222,23 +229,6 @@ pub enum Delta<'a> {
     },
 }
 
-/// Rows of a slice that a checkpoint saves, in words.
-#[derive(Debug)]
-pub enum SavedRows<'a> {
-    /// Rows of state and the arena that they refer to: [`Delta::Words`] of a new operator.
-    State(Cow<'a, [u64]>, &'a Arena),
-    /// Passed rows in the [`Program::format`], for [`Operator::take_in`].
-    Passed(Cow<'a, [u64]>),
-}
-
-impl SavedRows<'_> {
-    /// The rows of a table, block by block.
-    pub(crate) fn of(table: &Table) -> Vec<SavedRows<'_>> {
-        let blocks = (0..table.scan_blocks()).map(|block| table.scan(block));
-        blocks.map(|rows| SavedRows::State(rows.as_words().into(), rows.arena())).collect()
-    }
-}
-
 /// A window that fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Firing {
@@ -341,21 +331,32 @@ pub trait Operator: Send {
 
     // Checkpoints.
 
-    /// Slices with rows that a checkpoint saves.
-    fn saved(&self) -> Vec<SliceId>;
+    /// The next rows that a checkpoint saves: a bounded number, from `at` on, which moves behind
+    /// them. `None`: there are no more. No window may fire meanwhile, no rows may be kept for other
+    /// leaders, and state must not change from the first call to the last.
+    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>>;
 
-    /// The rows of a slice, without rows that are kept for other leaders.
-    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>>;
+    /// Takes in the rows of its own keys of a whole batch that some leader has saved. Every leader
+    /// is given the same batches. Errors name the operator and the part: damaged rows, or rows of
+    /// another operator. After an error the operator can only be dropped.
+    fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()>;
 
-    /// Goes on from a checkpoint, whose rows have all been given back, after all windows that fire
-    /// up to `frontier`. A slice that no later window needs has what later slices build on, such as
-    /// open sessions: it fires again, and there are no rows.
+    /// Goes on from a checkpoint, all of which has been restored, after all windows that fire up to
+    /// `frontier`. Slices that no later window needs have what later slices build on, such as open
+    /// sessions: they fire again, in order, and there are no rows.
     fn resume(&mut self, windowing: &Windowing, frontier: i64) -> Result<()> {
-        let mut slices = self.open().into_iter();
-        let last = slices.find(|slice| windowing.next_window(*slice, frontier).is_none());
-        if last.is_some_and(|slice| self.fire(windowing.last_window_of(slice))) {
-            while let Step::Working | Step::Rows { last: false, .. } = self.step()? {}
-            self.end_firing();
+        let is_past = |slice: &SliceId| windowing.next_window(*slice, frontier).is_none();
+        for slice in self.open().into_iter().filter(is_past) {
+            let window = windowing.last_window_of(slice);
+            // Open sessions are of the last slice that fired before the checkpoint.
+            let next = windowing.window_after(window, slice);
+            if next.is_some_and(|next| windowing.fires_at(next) <= frontier) {
+                return Err(too_old(slice));
+            }
+            if self.fire(window) {
+                while let Step::Working | Step::Rows { last: false, .. } = self.step()? {}
+                self.end_firing();
+            }
         }
         Ok(())
     }
@@ -411,4 +412,12 @@ pub trait Operator: Send {
     /// In simulation, before it is sealed: keeps rows in another way, if there is more than one. A
     /// `draw` is a number below a bound, or `None` outside of simulation.
     fn choose(&mut self, _draw: &dyn Fn(u64) -> Option<u64>) {}
+}
+
+fn too_old(slice: SliceId) -> Error {
+    Error::Io {
+        place: "saved state".into(),
+        message: format!("open sessions of slice {slice}, after which others have fired"),
+        help: "it is damaged: go on from another checkpoint".into(),
+    }
 }

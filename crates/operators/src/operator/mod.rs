@@ -6,6 +6,7 @@ mod contract;
 mod counted;
 pub mod expansion;
 mod finish;
+pub mod identity;
 mod input;
 pub mod join;
 pub mod late;
@@ -13,6 +14,7 @@ pub mod lookup;
 mod paired;
 mod record_order;
 mod routed;
+pub mod saved;
 pub mod stateless;
 #[cfg(test)]
 mod tally_tests;
@@ -20,7 +22,7 @@ pub mod unnest;
 
 pub use contract::{
     Counters, Delta, Firing, Leadership, MergeTimes, ModeReport, Operator, Program, Room,
-    SavedRows, SealSlice, Step,
+    SealSlice, Step,
 };
 pub use input::{
     Batch, BySlice, Dropped, Keyed, Passing, Records, RowTimes, Rows, Updated, rows_of,

@@ -16,9 +16,11 @@ use millstream_state::{
     hash_word,
 };
 
+use super::identity::{Identity, TypeName};
+use super::saved::{Restoring, SavePoint, SavedBatch, SavedPart, StateRows, state_schema};
 use super::{
-    Batch, Delta, Firing, Leadership, Operator, Passing, Program, Room, Rows, SavedRows, SealSlice,
-    Step, Updated,
+    Batch, Delta, Firing, Leadership, Operator, Passing, Program, Room, Rows, SealSlice, Step,
+    Updated,
 };
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
@@ -64,6 +66,22 @@ impl Program for Tally {
 
     fn explain(&self, text: &mut String, _: &dyn Fn(&DataType) -> String) {
         let _ = writeln!(text, "  row of {} bytes per key", self.layout.row_bytes());
+    }
+
+    fn saved_parts(&self) -> Vec<SavedPart> {
+        let schema = state_schema(vec![], &self.layout);
+        vec![SavedPart { name: "rows".into(), schema }]
+    }
+
+    fn identity(&self, _: TypeName<'_>) -> Identity {
+        Identity {
+            operator: "a tally".into(),
+            keys: vec![],
+            values: vec![],
+            window: format!("{:?}", self.windowing),
+            lateness_us: self.windowing.lateness_us(),
+            layout: vec![],
+        }
     }
 }
 
@@ -215,12 +233,28 @@ impl Operator for Tallied {
         }
     }
 
-    fn saved(&self) -> Vec<SliceId> {
-        self.open()
+    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        let mut rows = StateRows::default();
+        let (first, me) = (at.slice, self.me);
+        let tables = self.slices.iter().map(|(slice, tables)| (*slice, &tables[me]));
+        at.copy_tables(tables.skip_while(|(slice, _)| Some(*slice) < first), &mut rows);
+        let rows = rows.finish(&self.program.saved_parts()[0], vec![])?;
+        Ok(rows.map(|rows| SavedBatch { part: 0, rows }))
     }
 
-    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>> {
-        Ok(self.slices.get(&slice).map_or(vec![], |tables| SavedRows::of(&tables[self.me])))
+    fn restore(&mut self, _: usize, rows: &RecordBatch) -> Result<()> {
+        let part = &self.program.saved_parts()[0];
+        let restoring = Restoring { name: "tally", part };
+        let (words, arena) = restoring.state_rows(rows)?;
+        let layout = self.program.layout.clone();
+        for (slice, range) in restoring.slices(rows)? {
+            let width = layout.row_words();
+            let words = &words[range.start * width..range.end * width];
+            let own = layout.pick(words, &self.leaders, self.me, &mut self.scratch);
+            let own = own.map_err(|malformed| restoring.damaged(malformed.what))?;
+            self.merge(slice, Delta::Words { words: &own, arena: &arena })?;
+        }
+        Ok(())
     }
 
     fn open(&self) -> Vec<SliceId> {

@@ -53,12 +53,6 @@ impl PassedRows {
         &self.buffer[..self.used]
     }
 
-    /// The same, by themselves.
-    pub(crate) fn into_words(mut self) -> Vec<u64> {
-        self.buffer.truncate(self.used);
-        self.buffer
-    }
-
     /// How many there are.
     pub fn rows(&self) -> usize {
         self.rows

@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use super::{
     Bounds, SliceId, WindowId, Windowing, WindowingKind, index_of, start_of, start_of_index,
 };
+use crate::event_time::USABLE;
 use crate::plan::Tumble;
 
 /// How windows consist of panes.
@@ -174,6 +175,27 @@ impl Windowing {
             }
             _ => [0, 0],
         }
+    }
+
+    /// Whether a slice may have rows of the window, the pane or the part of sessions that begins at
+    /// `start`, where slices pack such. Open sessions, which a checkpoint has as rows of a slice,
+    /// are of a part at 0.
+    pub(crate) fn has_part(&self, slice: SliceId, start: i64) -> bool {
+        let Some(slices) = &self.slices else { return false };
+        if start.unsigned_abs() > USABLE.unsigned_abs() + slices.size_us.unsigned_abs() {
+            return false;
+        }
+        let part = self.slice_of(start);
+        let is_there = part.slice == slice || self.begin_of(slice) == start;
+        let is_open = start == 0 && matches!(self.kind, WindowingKind::Sessions(_));
+        is_open || part.start == start && is_there
+    }
+
+    /// Of sessions: whether a slice may have a row with records from the first to the last of these
+    /// times. An open session may have begun long before the slice.
+    pub(crate) fn has_session(&self, slice: SliceId, [first, last]: [i64; 2]) -> bool {
+        let size_us = self.slices.as_ref().map_or(0, |slices| slices.size_us);
+        -USABLE <= first && first <= last && last < slice.0.saturating_add(size_us)
     }
 
     /// How far the first of the windows reaches that fire under this name: the number of its last

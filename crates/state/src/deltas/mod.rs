@@ -4,3 +4,4 @@
 pub(crate) mod clock;
 pub(crate) mod foreign;
 pub(crate) mod fragment;
+pub(crate) mod saved;

@@ -23,12 +23,8 @@ impl<'t> RowsRef<'t> {
         RowsRef { first: chunk.first(), count: chunk.rows(), arena, layout }
     }
 
-    /// Rows in `words`, which refer to `arena`.
-    pub(crate) fn of_words(
-        words: &'t [u64],
-        arena: &'t Arena,
-        layout: &'t RowLayout,
-    ) -> RowsRef<'t> {
+    /// The whole rows in `words`, which refer to `arena`.
+    pub fn of_words(words: &'t [u64], arena: &'t Arena, layout: &'t RowLayout) -> RowsRef<'t> {
         let count = words.len() / layout.row_words();
         RowsRef { first: words.as_ptr(), count, arena, layout }
     }

@@ -44,9 +44,9 @@ pub trait Combiner: Debug + Send {
     /// rows. The slices that have not been given back.
     fn end(&mut self, last: i64, needed: bool) -> Vec<(usize, Table)>;
 
-    /// Rows for later windows that no slice has any more, in the form of rows of a slice, with the
-    /// arena that they refer to.
-    fn open_rows(&self) -> Option<(Vec<u64>, &Arena)> {
+    /// A block of rows for later windows that no slice has any more, in the form of rows of a
+    /// slice, with the arena that they refer to; `None` behind the last block.
+    fn open_rows(&self, _block: usize) -> Option<(Vec<u64>, &Arena)> {
         None
     }
 

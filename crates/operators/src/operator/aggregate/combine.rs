@@ -11,11 +11,12 @@ use millstream_state::{CHUNK_ROWS, Combiner, Overlap, Panes, RowsRef, Sessions, 
 
 use super::grouping::Grouping;
 use super::over::Over;
-use super::slices::Slices;
+use super::slices::{Slices, starting};
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::finish::{Finisher, ResultRows};
-use crate::operator::{Firing, Room, SavedRows, Step};
+use crate::operator::saved::{SavePoint, StateRows};
+use crate::operator::{Firing, Room, Step};
 use crate::windowing::{Combining, SliceId, WindowId, Windowing, time_before};
 
 /// Rows of state that are looked at in one step.
@@ -176,28 +177,33 @@ impl Combined {
         }
     }
 
-    /// Slices with rows that later windows need.
-    pub(super) fn saved(&self, windowing: &Windowing) -> impl Iterator<Item = SliceId> {
-        let open = self.of_open_rows(windowing);
-        self.slices.iter().flat_map(BTreeMap::keys).copied().chain(open)
+    /// The tables of slices that have fired and that later windows need, from a slice on, in order.
+    pub(super) fn tables_from(
+        &self,
+        first: Option<SliceId>,
+    ) -> impl Iterator<Item = (SliceId, &Table)> {
+        let slices = self.slices.iter().flat_map(move |slices| slices.range(starting(first)));
+        slices.map(|(slice, table)| (*slice, table))
     }
 
-    /// The slice whose rows are those of open sessions: the last that has fired.
-    fn of_open_rows(&self, windowing: &Windowing) -> Option<SliceId> {
+    /// Copies open sessions, as rows of the last slice that has fired; whether those were all.
+    pub(super) fn copy_open(
+        &self,
+        grouping: &Grouping,
+        at: &mut SavePoint,
+        to: &mut StateRows,
+    ) -> bool {
         let last = self.last.filter(|_| matches!(self.combining, Combining::Sessions { .. }));
-        last.map(|window| *windowing.slices_of(window).end())
-    }
-
-    /// The table of a slice.
-    pub(super) fn table(&self, slice: SliceId) -> Option<&Table> {
-        self.slices.as_ref()?.get(&slice)
-    }
-
-    /// The rows of a slice that has open sessions.
-    pub(super) fn open_rows(&self, slice: SliceId, windowing: &Windowing) -> Vec<SavedRows<'_>> {
-        let is_theirs = self.of_open_rows(windowing) == Some(slice);
-        let rows = is_theirs.then(|| self.rows.open_rows()).flatten();
-        rows.into_iter().map(|(words, arena)| SavedRows::State(words.into(), arena)).collect()
+        let Some(last) = last else { return true };
+        let slice = *grouping.windowing.slices_of(last).end();
+        at.enter(slice);
+        while let Some((words, arena)) = self.rows.open_rows(at.block) {
+            let rows = RowsRef::of_words(&words, arena, &grouping.layout);
+            if !at.copy(slice, &rows, to) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The latest slice that is kept.

@@ -12,25 +12,29 @@ pub mod grouping;
 mod modes;
 mod over;
 mod pipeline;
+mod saving;
 pub mod slices;
 mod timed;
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Leaders, Load, RowLayout, Segment};
 
 use super::{
     Batch, Counters, Delta, Firing, Keyed, Leadership, MergeTimes, ModeReport, Operator, Passing,
-    Room, SavedRows, SealSlice, Step, Updated,
+    Room, SealSlice, Step, Updated,
 };
 use crate::budget::Usage;
 use crate::columns::inputs::made;
 use crate::error::{Contents, Error, Result};
 use crate::operator::counted::Buffers;
 use crate::operator::finish::Finisher;
+use crate::operator::identity::{Identity, TypeName};
+use crate::operator::saved::{SavePoint, SavedBatch, SavedPart};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
-use crate::plan;
+use crate::plan::{self, Window};
 use crate::windowing::{SliceId, WindowId, Windowing};
 use combine::Combined;
 use grouping::Grouping;
@@ -43,6 +47,7 @@ pub struct AggregateProgram {
     grouping: Grouping,
     finisher: Finisher,
     format: Arc<Format>,
+    window: Option<Window>,
 }
 
 impl AggregateProgram {
@@ -54,7 +59,8 @@ impl AggregateProgram {
     ) -> Result<AggregateProgram> {
         let grouping = Grouping::new(aggregate, lateness_us)?;
         let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
-        Ok(AggregateProgram { finisher: Finisher::new(aggregate, output), grouping, format })
+        let (finisher, window) = (Finisher::new(aggregate, output), aggregate.window);
+        Ok(AggregateProgram { finisher, grouping, format, window })
     }
 }
 
@@ -88,6 +94,14 @@ impl super::Program for AggregateProgram {
 
     fn explain(&self, text: &mut String, type_name: &dyn Fn(&DataType) -> String) {
         explain::add_layout(text, &self.grouping, type_name);
+    }
+
+    fn saved_parts(&self) -> Vec<SavedPart> {
+        vec![self.saved_part()]
+    }
+
+    fn identity(&self, type_name: TypeName<'_>) -> Identity {
+        self.state_identity(type_name)
     }
 
     fn format(&self) -> Option<&Arc<Format>> {
@@ -210,16 +224,12 @@ impl Operator for Aggregate {
         self.slices.open().chain(self.combined.newest()).collect()
     }
 
-    fn saved(&self) -> Vec<SliceId> {
-        self.slices.open().chain(self.combined.saved(&self.program.grouping.windowing)).collect()
+    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        self.save_rows(at)
     }
 
-    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>> {
-        let table = self.slices.table(slice).or_else(|| self.combined.table(slice));
-        let Some(table) = table else {
-            return Ok(self.combined.open_rows(slice, &self.program.grouping.windowing));
-        };
-        Ok(SavedRows::of(table))
+    fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()> {
+        self.restore_rows(part, rows)
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {

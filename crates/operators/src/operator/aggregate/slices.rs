@@ -2,10 +2,12 @@
 //! every other leader.
 
 mod counted;
+mod saved;
 mod slice;
 mod spare;
 mod update;
 
+pub(super) use saved::starting;
 pub(crate) use slice::small_table_bytes;
 
 use std::collections::BTreeMap;
@@ -364,11 +366,6 @@ impl Slices {
     /// serves an earlier window.
     pub(crate) fn next_window(&self, windowing: &Windowing, frontier: i64) -> Option<WindowId> {
         self.slices.keys().find_map(|slice| windowing.next_window(*slice, frontier))
-    }
-
-    /// The table of a slice.
-    pub(crate) fn table(&self, slice: SliceId) -> Option<&Table> {
-        self.slices.get(&slice).map(|slice| &slice.primary)
     }
 
     /// Takes out the slices up to the `last` that a complete window is the first to need, in order;

@@ -2,6 +2,7 @@
 //! window is complete; those of other leaders' keys leave with the next delta.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Included, Unbounded};
 
 use millstream_state::{Leaders, Load};
 
@@ -281,9 +282,22 @@ impl Bags {
         self.slices.iter().filter(|(_, slice)| !slice.is_empty()).map(|(id, _)| *id)
     }
 
-    /// Rows of own keys of a slice, of both sides.
-    pub(super) fn own(&self, slice: SliceId) -> impl Iterator<Item = &PassedRows> {
-        self.slices.get(&slice).into_iter().flat_map(|slice| &slice.own).flat_map(Passed::buffers)
+    /// Rows of own keys, by side, from a slice on, in order.
+    pub(super) fn own_from(
+        &self,
+        first: Option<SliceId>,
+    ) -> impl Iterator<Item = (SliceId, &[Passed; 2])> {
+        let slices = self.slices.range((first.map_or(Unbounded, Included), Unbounded));
+        slices.map(|(id, slice)| (*id, &slice.own))
+    }
+
+    /// Keeps rows of a side that are for this leader.
+    pub(super) fn keep(&mut self, side: usize, rows: &Outgoing<'_>) -> Result<()> {
+        let mut place = self.take(rows.slice);
+        let PassedBuffers { format, pool } = &mut self.passing[side];
+        let kept = place.own[side].keep_all(format, rows, pool, &mut self.scratch);
+        self.put(rows.slice, place);
+        kept
     }
 
     /// Takes out the rows of own keys of a complete window, by side; rows for other leaders have

@@ -24,24 +24,28 @@ mod fire;
 mod gathered;
 mod pairs;
 mod program;
+mod saving;
 mod sides;
 mod slice;
 mod versions;
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use millstream_state::{Load, RowLayout};
 
 use super::{
-    Batch, BySlice, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SavedRows,
-    SealSlice, Step, Updated,
+    Batch, BySlice, Delta, Firing, Keyed, Leadership, Operator, Passing, Room, SealSlice, Step,
+    Updated,
 };
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
 use crate::error::{Contents, Error, Result};
 use crate::failing::first_failing;
 use crate::operator::counted::{Buffers, in_parts, within};
+use crate::operator::identity::{Identity, TypeName};
+use crate::operator::saved::{SavePoint, SavedBatch, SavedPart};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::Window;
 use crate::windowing::{SliceId, WindowId, Windowing};
@@ -92,6 +96,14 @@ impl super::Program for JoinProgram {
 
     fn explain(&self, text: &mut String, type_name: &dyn Fn(&DataType) -> String) {
         self.sides.iter().for_each(|side| explain::add_side(text, side, type_name));
+    }
+
+    fn saved_parts(&self) -> Vec<SavedPart> {
+        vec![self.saved_part(0), self.saved_part(1)]
+    }
+
+    fn identity(&self, type_name: TypeName<'_>) -> Identity {
+        self.state_identity(type_name)
     }
 
     fn format(&self) -> Option<&Arc<Format>> {
@@ -236,22 +248,12 @@ impl Operator for Join {
         self.bags.open().collect()
     }
 
-    fn saved(&self) -> Vec<SliceId> {
-        let last = self.last.filter(|_| self.versions.rows() > 0);
-        self.bags.open().chain(last).collect()
+    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        self.save_rows(at)
     }
 
-    /// Versions of earlier slices are rows of the last slice.
-    fn rows(&self, slice: SliceId) -> Result<Vec<SavedRows<'_>>> {
-        let sides = &self.program.sides;
-        let own = self.bags.own(slice);
-        let words = own.map(|own| sides[own.side.min(1)].words(own).map(SavedRows::Passed));
-        let mut rows = words.collect::<Result<Vec<_>>>()?;
-        if self.last == Some(slice) {
-            let versions = self.versions.passed(&self.program.sides[1], slice)?;
-            rows.extend(versions.map(|own| SavedRows::Passed(own.into_words().into())));
-        }
-        Ok(rows)
+    fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()> {
+        self.restore_rows(part, rows)
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {

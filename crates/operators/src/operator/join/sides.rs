@@ -3,7 +3,6 @@
 //! A row is kept as its key and the columns that nothing but their own values can tell: a column
 //! that is a key, and whose values a key says exactly, is not kept twice.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
@@ -18,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::counted::take_out;
 use crate::operator::{BySlice, Leadership};
-use crate::passed::{Format, Outgoing, PassedRows, ReadRows, SECTION_ROWS_MAX};
+use crate::passed::{Format, ReadRows};
 use crate::plan::{self, Key};
 use crate::texts;
 
@@ -27,7 +26,7 @@ use crate::texts;
 pub(super) struct JoinSide {
     pub(super) codec: KeyCodec,
     pub(super) format: Arc<Format>,
-    keys: Vec<Key>,
+    pub(super) keys: Vec<Key>,
     /// Columns that a row is rebuilt from: the columns of the side; then further key texts.
     pub(super) columns: Vec<Column>,
     /// Number of the side's own columns.
@@ -166,29 +165,6 @@ impl JoinSide {
             stored::input(*stored, column.ok_or_else(unknown)?)
         };
         self.values.iter().enumerate().map(input).collect()
-    }
-
-    /// Rows in the form of [`Format`].
-    pub(super) fn words<'r>(&self, rows: &'r PassedRows) -> Result<Cow<'r, [u64]>> {
-        let Some(kept) = rows.batch_rows() else { return Ok(rows.words().into()) };
-        let arguments = self.inputs(kept.columns())?;
-        let vars = self.format.vars_behind(self.texts_in(kept.columns()), &arguments);
-        let picked: Vec<u32> = (0..kept.places.len() as u32).collect();
-        let mut words = Vec::new();
-        for picked in picked.chunks(SECTION_ROWS_MAX) {
-            let rows = Outgoing {
-                slice: rows.slice,
-                picked,
-                words: &kept.keys,
-                rows: &kept.places,
-                vars: &vars,
-                arguments: &arguments,
-            };
-            let (before, (_, more)) = (words.len(), self.format.fit(&rows, usize::MAX));
-            words.resize(before + more, 0);
-            self.format.write(&rows, &mut words[before..], &mut Vec::new())?;
-        }
-        Ok(words.into())
     }
 
     /// The texts among the keys, in columns in the order of [`JoinSide::columns`].

@@ -14,8 +14,6 @@ use arrow::compute::interleave;
 use super::sides::{JoinSide, SideColumns};
 use super::slice::{Sought, VersionsOfSlice};
 use crate::error::Result;
-use crate::passed::{Outgoing, Passed, PassedRows, Pool};
-use crate::windowing::SliceId;
 
 /// The last version of each key.
 #[derive(Default)]
@@ -81,29 +79,9 @@ impl Versions {
         place(&self.chunks, &self.places, side, sought).1
     }
 
-    /// The versions as passed rows of a slice.
-    pub(super) fn passed(
-        &self,
-        side: &JoinSide,
-        slice: SliceId,
-    ) -> Result<impl Iterator<Item = PassedRows> + use<>> {
-        let (mut passed, mut pool) = (Passed::default(), Pool::new(usize::MAX, 0));
-        for Chunk { columns, live, .. } in &self.chunks {
-            let (texts, arguments) = (columns.texts(side), side.inputs(&columns.columns)?);
-            let rows: Vec<u32> = (0..columns.rows as u32).collect();
-            let live = |row: &u32| live[*row as usize];
-            let picked: Vec<u32> = rows.iter().copied().filter(live).collect();
-            let rows = Outgoing {
-                slice,
-                picked: &picked,
-                words: &columns.keys,
-                rows: &rows,
-                vars: &side.format.vars_behind(texts, &arguments),
-                arguments: &arguments,
-            };
-            passed.keep_all(&side.format, &rows, &mut pool, &mut Vec::new())?;
-        }
-        Ok(passed.take().into_iter())
+    /// A chunk, and which versions in it are still the last of their key.
+    pub(super) fn chunk(&self, number: usize) -> Option<(&SideColumns, &[bool])> {
+        self.chunks.get(number).map(|chunk| (&chunk.columns, &chunk.live[..]))
     }
 
     /// Takes in the versions of a slice, which are later than all before.

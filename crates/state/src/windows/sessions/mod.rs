@@ -413,18 +413,19 @@ impl Combiner for Sessions {
 
     /// The rows of open sessions, all of the first part: a slice of them by itself makes these
     /// sessions, and the spans of those that are shared.
-    fn open_rows(&self) -> Option<(Vec<u64>, &Arena)> {
+    fn open_rows(&self, block: usize) -> Option<(Vec<u64>, &Arena)> {
         let Noted { layout, table, note, .. } = &self.open;
-        let (key_words, mut words) = (layout.key_words(), Vec::new());
-        for block in 0..table.scan_blocks() {
-            let rows = table.scan(block).as_words().chunks_exact(note + 1);
-            for row in rows.filter(|row| row[*note] == OPEN) {
-                words.extend_from_slice(&row[..key_words]);
-                words.extend(self.slice.word().map(|_| 0));
-                words.extend_from_slice(&row[key_words..*note]);
-            }
+        if block >= table.scan_blocks() {
+            return None;
         }
-        (!words.is_empty()).then_some((words, &table.arena))
+        let (key_words, mut words) = (layout.key_words(), Vec::new());
+        let rows = table.scan(block).as_words().chunks_exact(note + 1);
+        for row in rows.filter(|row| row[*note] == OPEN) {
+            words.extend_from_slice(&row[..key_words]);
+            words.extend(self.slice.word().map(|_| 0));
+            words.extend_from_slice(&row[key_words..*note]);
+        }
+        Some((words, &table.arena))
     }
 
     fn is_empty(&self) -> bool {
