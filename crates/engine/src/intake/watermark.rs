@@ -111,7 +111,7 @@ impl Intake {
         splits.filter(move |(split, _)| split.source == source).map(|(_, s)| s)
     }
 
-    fn low_of(&self, state: &IntakeState, source: usize) -> i64 {
+    pub(super) fn low_of(&self, state: &IntakeState, source: usize) -> i64 {
         let of = &state.sources[source];
         if let Cut::Reached { lows, .. } = &state.cut {
             return lows[source];
