@@ -24,7 +24,7 @@ fn aggregates_go_on_from_saved_rows() {
     };
     let cumulate = Window::Cumulate(Cumulate { step_us: 10 * MS, size_us: 70 * MS, offset_us: MS });
     let tumble = Window::Tumble(Tumble { size_us: 10 * MS, offset_us: 0 });
-    let mut seed = 0;
+    let mut seed = 0_u64;
     for (window, packs) in [
         (Some(hop(3)), 7),
         (Some(hop(20)), 4),
@@ -36,21 +36,21 @@ fn aggregates_go_on_from_saved_rows() {
         let mut saved = [0; 2];
         for windows_in_slice in [1, packs] {
             for keys in [&[0][..], &[1], &[1, 0], &[]] {
-                // The last is DISTINCT.
-                for calls in [calls(), calls()[..2].to_vec(), vec![]] {
-                    if keys.is_empty() && calls.is_empty() {
-                        continue;
-                    }
-                    seed += 1;
-                    let lateness_us = [0, 15 * MS][seed as usize % 2];
-                    let program = aggregate(window, windows_in_slice, keys, calls, lateness_us);
-                    let own = compare(&program, 1, 25 * MS as u64, seed);
-                    saved = [saved[0] + own[0], saved[1] + own[1]];
-                }
+                seed += 1;
+                let calls = match seed % 3 {
+                    0 => calls(),
+                    // DISTINCT.
+                    1 if !keys.is_empty() => vec![],
+                    _ => calls()[..2].to_vec(),
+                };
+                let lateness_us = [0, 15 * MS][seed as usize % 2];
+                let program = aggregate(window, windows_in_slice, keys, calls, lateness_us);
+                let own = compare(&program, 1, 25 * MS as u64, seed);
+                saved = [saved[0] + own[0], saved[1] + own[1]];
             }
         }
         let overlap = window.is_some_and(|window| window != tumble);
-        assert!(saved[0] > 30 && (saved[1] > 100 || !overlap), "{window:?}: {saved:?}");
+        assert!(saved[0] > 10 && (saved[1] > 30 || !overlap), "{window:?}: {saved:?}");
     }
 }
 
