@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::table::{SourceMarks, Split};
-use millstream_operators::event_time::{BEGINNING, END};
+use millstream_operators::event_time::END;
 use millstream_operators::prepare::Preparer;
 use millstream_operators::windowing::Windowing;
 
