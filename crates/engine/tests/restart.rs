@@ -15,7 +15,8 @@ use millstream_contract::sink::{Prepared, RowOrder, Sink, Writers};
 use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 use millstream_contract::{Result, Settings};
 use millstream_engine::{Checkpoints, CutTaken, Job, Resume, Stats, Stopper};
-use millstream_operators::operator::{Operator, SavePoint, SavedBatch};
+use millstream_operators::operator::Operator;
+use millstream_operators::operator::saved::{SavePoint, SavedBatch};
 use support::*;
 
 /// What a job has left behind: state and places of its last cut, and rows that are visible.
