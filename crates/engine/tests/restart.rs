@@ -191,7 +191,7 @@ fn simulate(seed: u64) -> Stats {
     let mut sum = Stats::default();
     let mut stops = random.below(6);
     loop {
-        let next = random.below(u64::MAX);
+        let next = random.below(1 << 30);
         let control = Arc::new(Control {
             stopper: OnceLock::new(),
             kept: kept.clone(),
