@@ -18,7 +18,7 @@ pub(crate) fn table_names<'n>(names: impl Iterator<Item = &'n str> + Clone) -> V
 pub(super) fn of(splits: &[Box<dyn Split>], from: Option<SourceMarks>) -> Vec<SplitMark> {
     let known = from.iter().flat_map(|from| from.splits.values());
     let mut free = known.map(|mark| mark.number + 1).max().unwrap_or(0);
-    let mark = |split: &Box<dyn Split>| {
+    let mut mark = |split: &dyn Split| {
         let known = from.as_ref().and_then(|from| from.splits.get(split.name()));
         known.cloned().unwrap_or_else(|| {
             free += 1;
@@ -33,5 +33,5 @@ pub(super) fn of(splits: &[Box<dyn Split>], from: Option<SourceMarks>) -> Vec<Sp
             }
         })
     };
-    splits.iter().map(mark).collect()
+    splits.iter().map(|split| mark(split.as_ref())).collect()
 }

@@ -168,12 +168,9 @@ impl SplitState {
     /// The mark behind so many chunks, which have been stamped. `low_us` is the low watermark of
     /// the source: an idle split goes on where the others have got meanwhile.
     pub(super) fn mark(&self, done: u64, low_us: i64) -> SplitMark {
-        let latest_first = self.marks.iter().rev();
-        let mut mark = latest_first
-            .filter(|mark| mark.chunks <= done)
-            .next()
-            .unwrap_or(&self.marks[0])
-            .clone();
+        let mut latest_first = self.marks.iter().rev();
+        let mark = latest_first.find(|mark| mark.chunks <= done);
+        let mut mark = mark.unwrap_or(&self.marks[0]).clone();
         if done == self.read {
             // The clock goes on without records.
             (mark.watermark_us, mark.clock_us) = (self.watermark, self.clock_us);

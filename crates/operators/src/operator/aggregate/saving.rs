@@ -172,8 +172,8 @@ impl Aggregate {
             }
             if let Some(times) = grouping.session_times {
                 let words = times.map(|value| grouping.layout.values()[value].word);
-                let times = rows().map(|row| words.map(|word| row[word] as i64));
-                if !times.map(|times| grouping.windowing.has_session(slice, times)).all(|has| has) {
+                let mut times = rows().map(|row| words.map(|word| row[word] as i64));
+                if !times.all(|times| grouping.windowing.has_session(slice, times)) {
                     return Err(restoring.damaged("sessions at impossible times"));
                 }
             }
