@@ -159,7 +159,7 @@ fn measured_costs_decide() {
         (Processor { merge: 1, joint: 5, ..usual }, 3, Mode::Joint),
     ];
     // Joint tables have room for the keys of an epoch in a small cache, too.
-    let long = 50_000.min(near_cache_bytes() as u64 / 21);
+    let long = 50_000.min(near_cache_bytes() as u64 / 42);
     for (case, (processor, repeats, expected)) in cases.into_iter().enumerate() {
         let mut worker = Worker::new(Some(processor));
         // Epochs of all lengths, so that a trial epoch fits.
