@@ -2,8 +2,6 @@
 
 use super::cut::Cut;
 use super::{Intake, IntakeState};
-use crate::error::Result;
-use crate::table::JobMarks;
 
 impl IntakeState {
     /// Whether all batches before the cut are done.
@@ -40,11 +38,6 @@ impl Intake {
     /// Whether all batches before the cut are done.
     pub(crate) fn has_reached_cut(&self) -> bool {
         matches!(self.lock().cut, Cut::Reached { .. })
-    }
-
-    /// The marks of all splits at the cut.
-    pub(crate) fn marks_at_cut(&self) -> Result<JobMarks> {
-        self.marks()
     }
 
     /// The job goes on beyond the cut.

@@ -24,7 +24,7 @@ impl Shared {
         let number = self.cuts.number();
         let prepare = |gather: &Gather| gather.sink().prepare(number);
         let prepared = self.gathers.iter().map(prepare).collect::<Result<_>>()?;
-        let (marks, frontiers) = (self.intake.marks_at_cut()?, self.cuts.frontiers()?);
+        let (marks, frontiers) = (self.intake.marks()?, self.cuts.frontiers()?);
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.complete(CutTaken { number, marks, frontiers, prepared })?;
         }
