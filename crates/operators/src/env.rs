@@ -10,6 +10,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use millstream_state::near_cache_bytes;
+
+/// Bytes of a core's second-level cache in simulation: a seed takes the same course on every machine.
+pub(crate) const SIMULATED_NEAR_CACHE: usize = 2 << 20;
+
 /// Services that a job needs from the outside world.
 pub trait Env: Send + Sync + fmt::Debug {
     /// Microseconds since the epoch.
@@ -18,6 +23,10 @@ pub trait Env: Send + Sync + fmt::Debug {
     /// work takes no time.
     fn now_ns(&self) -> u64 {
         (self.now_us() as u64).wrapping_mul(1000)
+    }
+    /// Bytes of a core's second-level cache.
+    fn near_cache_bytes(&self) -> usize {
+        SIMULATED_NEAR_CACHE
     }
     /// Lets `worker` sleep until it is woken or the clock reaches `until_us`.
     fn wait(&self, worker: usize, until_us: Option<i64>);
@@ -67,6 +76,10 @@ impl Env for Threads {
 
     fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
+    }
+
+    fn near_cache_bytes(&self) -> usize {
+        near_cache_bytes()
     }
 
     fn wait(&self, worker: usize, until_us: Option<i64>) {

@@ -16,9 +16,9 @@ mod sample;
 
 use std::sync::Arc;
 
-use millstream_state::{Mode, RowLayout, Table, near_cache_bytes};
+use millstream_state::{Mode, RowLayout, Table};
 
-use crate::env::Env;
+use crate::env::{Env, SIMULATED_NEAR_CACHE};
 use crate::operator::{MergeTimes, ModeReport};
 use costs::Costs;
 use sample::Sample;
@@ -69,6 +69,7 @@ pub(super) struct Modes {
     /// Distinct rows of the last epoch that decided.
     keys: usize,
     joint_keys_max: usize,
+    joint_arena_max: usize,
     /// No decision has been taken yet.
     fresh: bool,
     /// All records so far, the records of the last epoch's end, and records treated for trial.
@@ -89,8 +90,9 @@ impl Modes {
         fixed: Option<Mode>,
         clock: Option<Arc<dyn Env>>,
     ) -> Modes {
+        let near_cache = clock.as_ref().map_or(SIMULATED_NEAR_CACHE, |env| env.near_cache_bytes());
         let row_bytes = layout.row_bytes() + ENTRY_BYTES;
-        let joint_keys_max = near_cache_bytes() * JOINT_QUARTERS / 4 / row_bytes;
+        let joint_keys_max = near_cache * JOINT_QUARTERS / 4 / row_bytes;
         // With a single leader there is nobody to hold rows for.
         let usual = if leaders > 1 { Mode::Joint } else { Mode::Aggregate };
         Modes {
@@ -101,12 +103,13 @@ impl Modes {
             scarce: false,
             may_change: fixed.is_none() && leaders > 1,
             clock,
-            costs: Costs::new(layout, passed_words, leaders),
+            costs: Costs::new(layout, passed_words, leaders, near_cache),
             sample: Sample::default(),
             seen: 0,
             distinct: 0,
             keys: 0,
             joint_keys_max: joint_keys_max.min(JOINT_KEYS_MAX),
+            joint_arena_max: JOINT_ARENA * near_cache,
             fresh: true,
             records: 0,
             epoch_began: 0,
@@ -336,7 +339,7 @@ impl Modes {
     /// Whether a joint table fits the near cache.
     fn fits(&self, table: &Table) -> bool {
         let arena_bytes = table.keys_max() * table.arena_bytes_of_row();
-        table.keys_max() <= self.joint_keys_max && arena_bytes <= JOINT_ARENA * near_cache_bytes()
+        table.keys_max() <= self.joint_keys_max && arena_bytes <= self.joint_arena_max
     }
 
     /// Takes note that a joint table has taken rows in, `seen` since its epoch began, of which

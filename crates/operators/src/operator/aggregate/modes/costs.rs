@@ -7,7 +7,7 @@
 //! sealing and merging for `f · d` of the records. The number of workers counts through `d`: the
 //! more workers share a key's records, the fewer records of a key each worker has in an epoch.
 
-use millstream_state::{Mode, RowLayout, near_cache_bytes};
+use millstream_state::{Mode, RowLayout};
 
 use crate::operator::MergeTimes;
 
@@ -25,7 +25,7 @@ const MERGE_FAR: f64 = 22.0;
 const MERGE_WORD: f64 = 4.0;
 /// Moving rows takes so many times as long where there are texts.
 const TEXTS: f64 = 2.0;
-/// So many bytes of the near cache for each key: more keys of a worker are far away.
+/// So many bytes of the near cache for each key.
 const NEAR_BYTES_OF_KEY: usize = 512;
 
 /// Measured rows weigh so much beside what was measured before.
@@ -99,6 +99,8 @@ pub(super) struct Costs {
     assumed: Assumed,
     /// Share of records of other leaders.
     others: f64,
+    /// More keys of a worker are far away.
+    near_keys: usize,
     /// A worker's own time for a record, by mode.
     worker: [Rate; 3],
     /// A worker's time for sealing a row of a joint table.
@@ -112,7 +114,12 @@ pub(super) struct Costs {
 
 impl Costs {
     /// Of rows of a layout, which are passed through with so many words.
-    pub(super) fn new(layout: &RowLayout, passed_words: usize, leaders: usize) -> Costs {
+    pub(super) fn new(
+        layout: &RowLayout,
+        passed_words: usize,
+        leaders: usize,
+        near_cache: usize,
+    ) -> Costs {
         let texts = if layout.texts() > 0 { TEXTS } else { 1.0 };
         let (passed_words, words) = (passed_words as f64, layout.row_words() as f64);
         let assumed = Assumed {
@@ -122,7 +129,8 @@ impl Costs {
         };
         let others = (leaders as f64 - 1.0) / leaders.max(1) as f64;
         let (worker, seal, merge, take, reported) = Default::default();
-        Costs { assumed, others, worker, seal, merge, take, reported }
+        let near_keys = near_cache / NEAR_BYTES_OF_KEY;
+        Costs { assumed, others, near_keys, worker, seal, merge, take, reported }
     }
 
     /// A batch took so long in a mode.
@@ -157,8 +165,7 @@ impl Costs {
     /// Nanoseconds of a record in a mode, of which `share` are distinct in an epoch that has so
     /// many `keys` in this worker.
     pub(super) fn of_record(&self, mode: Mode, share: f64, keys: usize) -> f64 {
-        let near = keys <= near_cache_bytes() / NEAR_BYTES_OF_KEY;
-        let look_up = if near { MERGE_NEAR } else { MERGE_FAR };
+        let look_up = if keys <= self.near_keys { MERGE_NEAR } else { MERGE_FAR };
         let merge = self.merge.cost(self.assumed.merge + look_up);
         let seal = self.seal.cost(SEAL);
         let update = self.update();

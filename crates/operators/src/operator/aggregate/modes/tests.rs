@@ -158,13 +158,11 @@ fn measured_costs_decide() {
         (Processor { joint: 50, pass: 40, ..usual }, 3, Mode::Aggregate),
         (Processor { merge: 1, joint: 5, ..usual }, 3, Mode::Joint),
     ];
-    // Joint tables have room for the keys of an epoch in a small cache, too.
-    let long = 50_000.min(near_cache_bytes() as u64 / 42);
     for (case, (processor, repeats, expected)) in cases.into_iter().enumerate() {
         let mut worker = Worker::new(Some(processor));
         // Epochs of all lengths, so that a trial epoch fits.
         for epoch in 0..400 {
-            let records = if epoch % 40 == 0 { 5_000 } else { long };
+            let records = if epoch % 40 == 0 { 5_000 } else { 50_000 };
             worker.epoch(records, records / repeats);
         }
         assert_eq!(worker.modes.mode(), expected, "case {case}");
@@ -247,7 +245,7 @@ fn a_table_that_is_too_large_is_not_joint_any_more() {
 /// Few keys whose rows refer to more than a near cache holds; shorter texts are no reason.
 #[test]
 fn long_texts_are_not_joint() {
-    for (text_bytes, joint) in [(100, true), (2 * near_cache_bytes() / 500, false)] {
+    for (text_bytes, joint) in [(100, true), (2 * SIMULATED_NEAR_CACHE / 500, false)] {
         let layout = RowLayout::new(1, vec![], &[(ValueKind::MinBytes, false)]);
         let layout = Arc::new(layout);
         let modes = Modes::new(&layout, 2, LEADERS, None, None);
