@@ -57,7 +57,7 @@ impl ProcessArguments {
 }
 
 /// Settings of a job.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct SettingArguments {
     /// Worker threads of each process [default: processors / processes]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]

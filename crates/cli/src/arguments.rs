@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use millstream::program::SETTINGS;
+use millstream::program::saved::{Beginning, Start};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 
 use crate::failure::{Failure, usage};
 use crate::log::LogArguments;
+use crate::supervise::is_supervised;
 
 #[derive(Parser)]
 #[command(
@@ -39,6 +41,8 @@ pub(crate) enum Command {
         /// Write the counters of the run to this file, as JSON
         #[arg(long, value_name = "PATH")]
         stats_json: Option<PathBuf>,
+        #[command(flatten)]
+        checkpoints: CheckpointArguments,
         #[command(flatten)]
         processes: ProcessArguments,
         #[command(flatten)]
@@ -83,9 +87,15 @@ pub(crate) enum Command {
     Check {
         #[command(flatten)]
         script: Script,
+        /// Say for each stage how it would go on from the latest checkpoint in this directory
+        #[arg(long, value_name = "DIR")]
+        against: Option<PathBuf>,
         #[command(flatten)]
         settings: SettingArguments,
     },
+    /// Look at the checkpoints in a directory, check and delete them
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Run queries over small inputs in many ways, and compare their rows with expected ones
     Test(Trial),
     /// Write a CREATE TABLE for files, with types, event time and watermark found in their data,
@@ -204,6 +214,101 @@ pub(crate) enum Format {
     Csv,
     /// One JSON object per row
     Ndjson,
+}
+
+/// Commands about the checkpoints in a directory.
+#[derive(Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// List all checkpoints, the oldest first
+    List {
+        /// The directory
+        dir: PathBuf,
+    },
+    /// Show what is in a checkpoint: splits and their positions, stages, outputs
+    Show {
+        /// The directory
+        dir: PathBuf,
+        /// The checkpoint's number [default: the latest]
+        number: Option<u64>,
+        /// Print the rows of this stage's state, as far as they have columns for people
+        #[arg(long, value_name = "STAGE")]
+        state: Option<String>,
+        /// As JSON, with all that is known
+        #[arg(long, conflicts_with = "state")]
+        json: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Read all files of a checkpoint, and compare them with what was written
+    Verify {
+        /// The directory
+        dir: PathBuf,
+        /// The checkpoint's number [default: all]
+        number: Option<u64>,
+    },
+    /// Delete a checkpoint, and the files that no other needs
+    Delete {
+        /// The directory
+        dir: PathBuf,
+        /// The checkpoint's number
+        number: u64,
+    },
+}
+
+/// Checkpoints of a run.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct CheckpointArguments {
+    /// Keep checkpoints in this directory, and go on from the last one there
+    #[arg(long, value_name = "DIR")]
+    checkpoint: Option<PathBuf>,
+    /// Time between two checkpoints, for example 10s [default: 10 s]
+    #[arg(long, value_name = "TIME", requires = "checkpoint")]
+    every: Option<String>,
+    /// Start the job again when it is killed, from its last checkpoint: so many times within an
+    /// hour
+    #[arg(long, value_name = "TIMES", requires = "checkpoint")]
+    restart: Option<u32>,
+    /// Begin anew; earlier checkpoints stay
+    #[arg(long, conflicts_with = "restore")]
+    fresh: bool,
+    /// Go on from the checkpoint of this number, and not from the last one
+    #[arg(long, value_name = "NUMBER")]
+    restore: Option<u64>,
+    /// Let a stage start empty whose state in the checkpoint does not fit; may be given several
+    /// times
+    #[arg(long, value_name = "STAGE")]
+    allow_new: Vec<String>,
+}
+
+impl CheckpointArguments {
+    /// The settings, as keys and values. The directory is where the user stands, whatever the
+    /// script's directory.
+    pub(crate) fn pairs(&self) -> Result<Vec<(String, String)>, String> {
+        let mut pairs = Vec::new();
+        if let Some(path) = &self.checkpoint {
+            let absolute = std::path::absolute(path)
+                .map_err(|error| format!("--checkpoint {}: {error}", path.display()))?;
+            let absolute = absolute.to_str().ok_or("--checkpoint needs a name in UTF-8")?;
+            pairs.push(("checkpoint.path".to_string(), absolute.to_string()));
+        }
+        pairs.extend(self.every.iter().map(|every| ("checkpoint.interval".into(), every.clone())));
+        Ok(pairs)
+    }
+
+    /// How many times a job that is killed is started again; `None` in the program that runs it.
+    pub(crate) fn restarts(&self) -> Option<u32> {
+        self.restart.filter(|_| !is_supervised())
+    }
+
+    /// Where the job begins.
+    pub(crate) fn beginning(&self) -> Beginning {
+        let start = match self.restore {
+            Some(number) => Start::At(number),
+            None if self.fresh => Start::Fresh,
+            None => Start::Latest,
+        };
+        Beginning { start, allow_new: self.allow_new.clone() }
+    }
 }
 
 /// Live views of a run.

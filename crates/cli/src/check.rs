@@ -1,16 +1,24 @@
 //! `millstream check`: all mistakes of a script at once.
 
-use millstream::program::{Checked, SessionControl, check, counted};
+use std::path::Path;
+
+use millstream::program::saved::{Verdict, against};
+use millstream::program::{Checked, Executed, SessionControl, check, counted, parse_script};
 use millstream::{ErrorKind, Session};
 use millstream_arguments::SettingArguments;
 
 use crate::arguments::Script;
 use crate::console::{Remarks, note};
 use crate::failure::{Failure, failed, usage};
+use crate::output::print;
 use crate::run::{Text, read_script};
 
 /// Parses and plans a script, and says all that is wrong with it.
-pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Failure> {
+pub(crate) fn run(
+    script: &Script,
+    against: Option<&Path>,
+    settings: &SettingArguments,
+) -> Result<(), Failure> {
     let Text { name, text, base_dir, .. } = read_script(script)?;
     let mut session = Session::new(base_dir);
     session.read_nothing_once();
@@ -33,8 +41,35 @@ pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Fa
         _ => note(&format!("{name}: {statements}, {}", counted(errors, "error"))),
     }
     match (errors, run) {
-        (0, _) => Ok(()),
+        (0, _) => against.map_or(Ok(()), |dir| compare(session, &text, &name, dir)),
         (_, true) => Err(Failure::Run),
         (_, false) => Err(Failure::Usage),
+    }
+}
+
+/// Says how the stages of a script's query would go on from the latest checkpoint in a directory.
+fn compare(mut session: Session, text: &str, name: &str, dir: &Path) -> Result<(), Failure> {
+    let statements = parse_script(text, name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
+    let mut fits = true;
+    for statement in &statements {
+        let Executed::Query(planned) = session.execute(statement).map_err(failed)? else {
+            continue;
+        };
+        for (stage, verdict) in against(&session, &planned, dir, None).map_err(failed)? {
+            fits &= !matches!(verdict, Verdict::Changed(_));
+            print(&match verdict {
+                Verdict::Kept => format!("{stage}: kept"),
+                Verdict::New => format!("{stage}: new (starts empty)"),
+                Verdict::Gone => format!("{stage}: gone"),
+                Verdict::Changed(reason) => format!("{stage}: changed: {reason}"),
+            })?;
+        }
+    }
+    match fits {
+        true => Ok(()),
+        false => {
+            note(&"a changed stage starts empty if `run` is told so with --allow-new STAGE");
+            Err(Failure::Run)
+        }
     }
 }

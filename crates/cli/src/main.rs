@@ -5,6 +5,7 @@
 
 mod arguments;
 mod check;
+mod checkpoint;
 mod closed;
 mod completions;
 mod console;
@@ -23,6 +24,7 @@ mod screen;
 mod shell;
 mod signals;
 mod stack;
+mod supervise;
 mod trial;
 mod watch;
 
@@ -65,21 +67,40 @@ fn command() -> ExitCode {
     }
     let result = catch_unwind(|| match arguments.command.as_ref().unwrap_or(&Command::Shell) {
         Command::Shell => shell::run(),
-        Command::Run { script, output, stats_json, processes, settings, live, log } => {
+        Command::Run {
+            script,
+            output,
+            stats_json,
+            checkpoints,
+            processes,
+            settings,
+            live,
+            log,
+        } => {
+            if let Some(restarts) = checkpoints.restarts() {
+                return supervise::run(restarts);
+            }
             log.begin();
             let path = stats_json.as_deref();
             output.check()?;
+            let mut settings = settings.clone();
+            let saved = checkpoints.pairs().map_err(|e| usage(&e))?;
+            settings.set.extend(saved.iter().map(|(key, value)| format!("{key}={value}")));
+            let beginning = checkpoints.beginning();
             processes.fabric_note().into_iter().for_each(|line| console::note(&line));
             live::shown(live, &script.words(), |board| match processes.count() {
-                1 => run::run(script, *output, path, settings, board),
-                _ => processes::run(script, *output, path, processes, settings, board),
+                1 => run::run(script, *output, path, &settings, &beginning, board),
+                _ => processes::run(script, *output, path, processes, &settings, board),
             })
         }
         Command::Jobs { json } => live::jobs(*json),
         Command::Why { job, json } => live::why_job(*job, *json),
         Command::Stop { job, drain } => live::stop(*job, *drain),
         Command::Explain { script, settings } => run::explain(script, settings),
-        Command::Check { script, settings } => check::run(script, settings),
+        Command::Check { script, against, settings } => {
+            check::run(script, against.as_deref(), settings)
+        }
+        Command::Checkpoint(command) => checkpoint::run(command),
         Command::Test(trial) => trial::run(trial),
         Command::Init { files } => init::run(files),
         Command::Bench { .. } => Err(usage(&BENCH)),

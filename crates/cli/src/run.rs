@@ -7,8 +7,9 @@ use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use millstream::program::cluster::check_settings;
+use millstream::program::saved::{Beginning, Readied, ready};
 use millstream::program::{
-    Executed, Job, SessionControl, Statement, analyzed, counted, counters, harmless, parse_script,
+    Executed, SessionControl, Statement, analyzed, counted, counters, harmless, parse_script,
 };
 use millstream::{Error, Session, Stats};
 use millstream_arguments::SettingArguments;
@@ -154,6 +155,7 @@ pub(crate) fn run(
     output: Output,
     stats_json: Option<&Path>,
     settings: &SettingArguments,
+    beginning: &Beginning,
     board: &Arc<StatusBoard>,
 ) -> Result<(), Failure> {
     let alone = Alone::new(board);
@@ -165,6 +167,7 @@ pub(crate) fn run(
     session.rehearse(&statements, 1).map_err(failed)?;
     alone.stop_on_signals().map_err(|e| fail(&e))?;
     let (mut all, mut remarks) = (Vec::new(), Remarks::default());
+    let queries = statements.iter().filter(|statement| statement.is_query()).count();
     for (at, statement) in statements.iter().enumerate() {
         board.plans(at, &statement.text());
         match session.execute(statement).map_err(failed)? {
@@ -175,15 +178,23 @@ pub(crate) fn run(
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
                 let sinks = planned.take_sinks(|| text_sink(output));
-                let settings = planned.settings(session.settings());
-                let job = Job::new(&planned.plan, &settings, sinks.clone())
-                    .map_err(|e| failed(millstream::Failure::Run(e)))?;
-                remarks.say(job.remarks());
-                job.stopper().on_notice(|notice| warn(&notice));
-                alone.runs(job.stopper());
-                let (stats, result, remains) = job.run_and_keep();
-                drop(remains);
-                let (result, interrupted) = alone.commits(result, &sinks, &planned.targets);
+                let say = |notice: &str| warn(&notice);
+                let ready = ready(&session, &planned, &sinks, beginning, queries, say);
+                let ready = match ready.map_err(failed)? {
+                    Readied::Runs(ready) => ready,
+                    Readied::Ended(number) => {
+                        note(&ended(number));
+                        continue;
+                    }
+                };
+                remarks.say(&ready.remarks);
+                remarks.say(ready.job.remarks());
+                let stopping = ready.stopping.clone();
+                stopping.stopper().on_notice(|notice| warn(&notice));
+                alone.runs(stopping.clone());
+                let (stats, result) = ready.run();
+                let (result, interrupted) =
+                    alone.commits(result, &stopping, &sinks, &planned.targets);
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
                 tell_end(&report::closing_line(&stats, simulated, stopped), &stats);
@@ -211,6 +222,13 @@ pub(crate) fn run(
     board.ends();
     // Queries have left theirs, and a named pipe's reader goes away after the first.
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
+}
+
+/// A job that an earlier run has ended.
+fn ended(number: u64) -> String {
+    format!(
+        "the job has ended with checkpoint {number}, and all its rows are written; --fresh runs it anew"
+    )
 }
 
 /// A script that was drained ends with the query that ran.

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream::program::cluster::{Guard, Interrupt};
-use millstream::program::{Stopper, publish_all};
+use millstream::program::saved::Stopping;
+use millstream::program::{mark_all, publish_all};
 use millstream::{Error, Sink};
 
 use crate::console::note;
@@ -47,6 +48,9 @@ pub(crate) fn guard(interrupt: Interrupt) -> Guard {
 
 /// How long a job may take to stop cleanly.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The same of a job that takes a last checkpoint.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Meaning of a signal to stop.
 enum Signal {
@@ -94,7 +98,7 @@ enum Doing {
     /// An activity that may be ended at once.
     #[default]
     Other,
-    Query(Stopper),
+    Query(Stopping),
     Stopping,
     /// A result gets its names, which must not be left half done.
     Commit {
@@ -136,10 +140,10 @@ impl Alone {
     }
 
     /// A query runs from now on.
-    pub(crate) fn runs(&self, stopper: Stopper) {
-        let observed = stopper.clone();
+    pub(crate) fn runs(&self, stopping: Stopping) {
+        let observed = stopping.stopper().clone();
         self.board.runs(move || observed.observe());
-        *lock(&self.doing) = Doing::Query(stopper);
+        *lock(&self.doing) = Doing::Query(stopping);
     }
 
     /// Whether a drain was requested.
@@ -150,9 +154,9 @@ impl Alone {
     /// Lets a query read no more, and end well.
     fn drain(&self) -> StopAnswer {
         match &*lock(&self.doing) {
-            Doing::Query(stopper) => {
+            Doing::Query(stopping) => {
                 self.drained.store(true, Relaxed);
-                stopper.drain();
+                stopping.stopper().drain();
                 StopAnswer::Yes
             }
             Doing::Commit { .. } => {
@@ -169,12 +173,16 @@ impl Alone {
     pub(crate) fn commits(
         &self,
         result: Result<(), Error>,
+        stopping: &Stopping,
         sinks: &[Arc<dyn Sink>],
         targets: &[String],
     ) -> (Result<(), Error>, bool) {
         self.board.commits();
         let result = self.may_commit(result);
-        let result = result.and_then(|()| publish_all(sinks, targets));
+        let result = result.and_then(|()| stopping.end()).and_then(|ended| match ended {
+            true => mark_all(sinks),
+            false => publish_all(sinks, targets),
+        });
         let doing = std::mem::take(&mut *lock(&self.doing));
         (result, matches!(doing, Doing::Commit { interrupted: true }))
     }
@@ -202,10 +210,14 @@ impl Alone {
         let mut doing = lock(&self.doing);
         match (signal, &mut *doing) {
             (Signal::Echo, _) => {}
-            (Signal::First, Doing::Query(stopper)) => {
-                stopper.stop();
+            (Signal::First, Doing::Query(stopping)) => {
+                stopping.stop();
+                let patience = match stopping.saves() {
+                    true => SAVE_TIMEOUT,
+                    false => STOP_TIMEOUT,
+                };
                 *doing = Doing::Stopping;
-                self.force_later();
+                self.force_later(patience);
             }
             (Signal::First, Doing::Commit { interrupted }) => {
                 *interrupted = true;
@@ -224,10 +236,10 @@ impl Alone {
     }
 
     /// Ends the program if it has not stopped by itself in time.
-    fn force_later(&self) {
+    fn force_later(&self, patience: Duration) {
         let doing = self.doing.clone();
         let force = move || {
-            thread::sleep(STOP_TIMEOUT);
+            thread::sleep(patience);
             while matches!(*lock(&doing), Doing::Commit { .. }) {
                 thread::sleep(LOOK);
             }

@@ -18,6 +18,7 @@ pub type Positions = BTreeMap<String, Position>;
 /// A place between two chunks of a split, and what a job knows of the split there: with it a
 /// restarted job numbers and stamps the chunks that follow as the first job would have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SplitMark {
     /// Where reading goes on.
     pub position: Position,
@@ -38,6 +39,7 @@ pub struct SplitMark {
 
 /// The marks of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SourceMarks {
     /// The source's low watermark, microseconds. A split that comes later begins with it, or its
     /// records would meet windows that have fired.

@@ -1,5 +1,7 @@
 //! The settings of a job: `SET 'key' = 'value'` in SQL, `--set key=value` on the command line.
 
+use std::path::PathBuf;
+
 use strsim::osa_distance;
 
 use crate::available::available_memory_bytes;
@@ -52,9 +54,32 @@ pub struct Settings {
     /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this
     /// seed.
     pub simulate: Option<u64>,
+    /// Checkpoints of the job.
+    pub checkpoint: CheckpointSettings,
     /// Whether workers note how long each part of their work takes. No key sets it: `EXPLAIN
     /// ANALYZE` does.
     pub timed: bool,
+}
+
+/// Checkpoints of a job: how often, and how many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointSettings {
+    /// `checkpoint.path`: the directory of the checkpoints; `None`: the job has none.
+    pub path: Option<PathBuf>,
+    /// `checkpoint.interval`: time between two checkpoints, microseconds.
+    pub every_us: i64,
+    /// `checkpoint.retained`: how many stay.
+    pub retained: usize,
+    /// `checkpoint.tolerance`: the job ends if no checkpoint can be written for so long,
+    /// microseconds.
+    pub tolerance_us: i64,
+}
+
+impl Default for CheckpointSettings {
+    fn default() -> Self {
+        let (every_us, tolerance_us) = (10_000_000, 600_000_000);
+        CheckpointSettings { path: None, every_us, retained: 3, tolerance_us }
+    }
 }
 
 /// How far ahead of the clock a record may push the watermark.
@@ -187,6 +212,18 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "where windows over TIMESTAMP_LTZ begin at full hours and days, and in which such times are written",
     ),
     (
+        "checkpoint.path",
+        "a directory or none",
+        "where checkpoints are kept, from which the job goes on when it is started again",
+    ),
+    ("checkpoint.interval", "'10 s', 10 ms to 1 day", "time between two checkpoints"),
+    ("checkpoint.retained", "1 to 1000", "how many checkpoints stay; older ones are deleted"),
+    (
+        "checkpoint.tolerance",
+        "'10 min', 30 days at the most",
+        "the job ends if no checkpoint can be written for so long",
+    ),
+    (
         "exchange",
         "late-merge, repartition or interleaved",
         "how workers bring together what belongs to a key; all but the first are there to compare with",
@@ -200,6 +237,13 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
 
 /// More would hold results back without making anything faster.
 const PACK_US_MAX: i64 = 3_600_000_000;
+
+/// Workers would stand most of the time.
+const EVERY_US_MIN: i64 = 10_000;
+const EVERY_US_MAX: i64 = 86_400_000_000;
+
+/// Until then somebody has looked at the store.
+const TOLERANCE_US_MAX: i64 = 30 * 86_400_000_000;
 
 /// Ten years, as for the intervals that conditions say.
 const JOIN_US_MAX: i64 = 3_650 * 86_400_000_000;
@@ -228,6 +272,7 @@ impl Default for Settings {
             time_zone: None,
             exchange: Exchange::LateMerge,
             simulate: None,
+            checkpoint: CheckpointSettings::default(),
             timed: false,
         }
     }
@@ -277,6 +322,20 @@ impl Settings {
             "time_zone" | "table.local-time-zone" => {
                 let zone = value.parse().map_err(|()| wrong("time_zone", value))?;
                 self.time_zone = Some(zone).filter(|zone: &Zone| zone.to_string() != "UTC");
+            }
+            "checkpoint.path" if value.eq_ignore_ascii_case("none") => self.checkpoint.path = None,
+            "checkpoint.path" if value.is_empty() => return Err(wrong(key, value)),
+            "checkpoint.path" => self.checkpoint.path = Some(value.into()),
+            "checkpoint.interval" => {
+                let us = duration_us(key, value, EVERY_US_MAX)?;
+                self.checkpoint.every_us =
+                    Some(us).filter(|us| *us >= EVERY_US_MIN).ok_or_else(|| wrong(key, value))?;
+            }
+            "checkpoint.retained" => {
+                self.checkpoint.retained = number(key, value, 1, 1000)? as usize;
+            }
+            "checkpoint.tolerance" => {
+                self.checkpoint.tolerance_us = duration_us(key, value, TOLERANCE_US_MAX)?;
             }
             "exchange" => {
                 self.exchange = Exchange::from_name(value).ok_or_else(|| wrong(key, value))?;

@@ -71,6 +71,7 @@ pub const ONLY_INTERVAL: u64 = 1;
 /// [`Sink::commit`], also in another process after a crash. Empty for a sink whose rows are visible
 /// as soon as they are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Prepared {
     /// The number of the interval.
     pub interval: u64,
@@ -81,6 +82,7 @@ pub struct Prepared {
 /// Rows that are complete, and not visible yet. What the names mean is the sink's affair: paths
 /// within its directory, for example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sealed {
     /// Name until the commit.
     pub from: String,

@@ -10,9 +10,10 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millstream_contract::Error;
 use millstream_contract::sink::Sink;
 use millstream_engine::observe::Snapshot;
-use millstream_engine::{STACK_BYTES, Stats, Stopper};
+use millstream_engine::{STACK_BYTES, Stats};
 
 use crate::failure::Failure;
+use crate::program::saved::Stopping;
 use crate::rows::{Queue, Rows};
 
 /// The jobs of a script, in the order in which they run: one for each query (`SELECT`, `INSERT`, a
@@ -238,24 +239,24 @@ pub(crate) trait Running: Send + Sync {
     fn drain(&self);
 }
 
-impl Running for Stopper {
+impl Running for Stopping {
     fn stop(&self) {
-        Stopper::stop(self);
+        Stopping::stop(self);
     }
     fn enough(&self) {
-        Stopper::enough(self);
+        self.stopper().enough();
     }
     fn counters(&self) -> Stats {
-        Stopper::counters(self)
+        self.stopper().counters()
     }
     fn notices(&self) -> Vec<String> {
-        Stopper::notices(self)
+        self.stopper().notices()
     }
     fn observe(&self) -> Snapshot {
-        Stopper::observe(self)
+        self.stopper().observe()
     }
     fn drain(&self) {
-        Stopper::drain(self);
+        self.stopper().drain();
     }
 }
 
@@ -306,6 +307,11 @@ impl SharedJobs {
         if let Some(queue) = self.shown[number].queue() {
             queue.stop();
         }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.shown.len()
     }
 
     /// Where a job's rows go.

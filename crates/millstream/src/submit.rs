@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::{BlackholeSink, CollectSink};
-use millstream_contract::sink::{ONLY_INTERVAL, RowOrder, Sink, Writers, publish_all};
-use millstream_engine::{Job, Stats};
+use millstream_contract::sink::{ONLY_INTERVAL, RowOrder, Sink, Writers, mark_all, publish_all};
+use millstream_engine::Stats;
 use millstream_sql::{Statement, parse_script};
 
 use crate::failure::Failure;
@@ -15,6 +15,7 @@ use crate::program::analyzed::analyzed as analyzed_text;
 use crate::program::cluster::check_settings;
 use crate::program::control::{NAME, SessionControl, one_wanted};
 use crate::program::planned::{Executed, Planned};
+use crate::program::saved::{Beginning, Readied, Ready, ready};
 use crate::rows::{Queue, RowsSink};
 use crate::session::Session;
 
@@ -233,40 +234,48 @@ fn run_one(
         Err(failure) => return (Stats::default(), Err(failure)),
     };
     let analyzed = planned.analyze.then(|| (planned.explain.clone(), planned.plan.clone()));
-    match prepare(session, *planned, sink.clone()) {
-        Ok(Ready { job, sinks, targets }) => {
-            shared.runs(number, Arc::new(job.stopper()), job.remarks());
-            let (stats, result, remains) = job.run_and_keep();
-            drop(remains);
-            let result = result.and_then(|()| publish_all(&sinks, &targets));
+    match prepare(session, *planned, sink.clone(), shared.count()) {
+        Ok(Some(Prepared { ready, sinks, targets })) => {
+            let stopping = ready.stopping.clone();
+            let remarks = [&ready.remarks[..], ready.job.remarks()].concat();
+            shared.runs(number, Arc::new(stopping.clone()), &remarks);
+            let (stats, result) = ready.run();
+            let result = result.and_then(|()| stopping.end()).and_then(|ended| match ended {
+                true => mark_all(&sinks),
+                false => publish_all(&sinks, &targets),
+            });
             let result = result.map_err(Failure::Run).and_then(|()| match analyzed {
                 Some((text, plan)) => answered(lines(&analyzed_text(&text, &plan, &stats))).1,
                 None => Ok(()),
             });
             (stats, result)
         }
+        Ok(None) => (Stats::default(), Ok(())),
         Err(failure) => (Stats::default(), Err(failure)),
     }
 }
 
 /// A job that is about to run, and where its rows go.
-struct Ready {
-    job: Job,
+struct Prepared {
+    ready: Box<Ready>,
     sinks: Vec<Arc<dyn Sink>>,
     /// The names of the tables that the sinks are of.
     targets: Vec<String>,
 }
 
+/// Prepares a job, of so many in the script; `None` if an earlier program has run it to its end.
 fn prepare(
     session: &Session,
     mut planned: Planned,
     sink: Option<Arc<dyn Sink>>,
-) -> Result<Ready, Failure> {
+    queries: usize,
+) -> Result<Option<Prepared>, Failure> {
     check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
     // A query without a reader of its rows has a sink that drops them.
     let sinks = planned.take_sinks(|| sink.unwrap_or_else(|| Arc::new(BlackholeSink::new())));
-    let job = Job::new(&planned.plan, &planned.settings(session.settings()), sinks.clone())?;
-    Ok(Ready { job, sinks, targets: planned.targets })
+    let readied = ready(session, &planned, &sinks, &Beginning::default(), queries, |_| ())?;
+    let Readied::Runs(ready) = readied else { return Ok(None) };
+    Ok(Some(Prepared { ready, sinks, targets: planned.targets }))
 }
 
 /// Writes a text into a sink, a row for each line; returns how many.

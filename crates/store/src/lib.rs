@@ -25,9 +25,10 @@
 //!     attempt: "5f3a".into(),
 //!     job: "INSERT INTO counts SELECT …".into(),
 //!     time_us: 1_700_000_010_000_000,
+//!     first: 1,
 //!     started_us: 1_700_000_000_000_000,
 //!     ended: false,
-//!     sources: vec![],
+//!     sources: Default::default(),
 //!     stages: vec![],
 //!     outputs: vec![],
 //!     counters: Default::default(),
@@ -52,6 +53,4 @@ pub use checkpoints::{Checkpoints, Defect, Listed, Removed, StateWriter, Verifie
 pub use contract::{Object, ObjectWriter, Put, Store};
 pub use error::{Error, Result};
 pub use local::LocalStore;
-pub use manifest::{
-    FORMAT, Manifest, Output, Position, Prepared, Sealed, Source, Split, Stage, StateFile,
-};
+pub use manifest::{FORMAT, Manifest, Output, Stage, StateFile};

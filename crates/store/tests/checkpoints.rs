@@ -74,7 +74,7 @@ fn files_are_written_through_a_writer_of_formats() {
     let mut writer = all.write_file(5, "0-o.window", "a").unwrap();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
     writer.write_all(&bytes).unwrap();
-    let file = writer.finish(9, 3..7).unwrap();
+    let file = writer.finish(0, 9, 3..7).unwrap();
     assert_eq!(file.name, "state/0000000005-0-o.window-a");
     assert_eq!((file.bytes, file.rows, file.partitions), (3_000_000, 9, (3, 7)));
     assert_eq!(file.xxh3, format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes)));
@@ -203,7 +203,7 @@ fn a_coordinator_that_slept_long_has_lost() {
     publish(&one, 1, "one", &[]).unwrap();
     for number in 2..6 {
         publish(&other, number, "other", &[]).unwrap();
-        other.trim(number, 2).unwrap();
+        other.trim(0..=number, 2).unwrap();
     }
     assert_eq!(numbers(&one), [4, 5]);
     let error = publish(&one, 2, "one", &[]).unwrap_err();
@@ -276,17 +276,17 @@ fn trimming_keeps_the_latest_and_the_files_that_they_need() {
     write_file(&all, 2, "9", "a", b"given up").unwrap();
     write_file(&all, 5, "0", "a", b"next").unwrap();
     store(&disk).put("1/state/mine", b"x").unwrap();
-    let removed = all.trim(4, 10).unwrap();
+    let removed = all.trim(0..=4, 10).unwrap();
     assert_eq!((removed.checkpoints.len(), removed.files.len(), removed.bytes), (0, 1, 8));
-    assert_eq!(all.trim(4, 2).unwrap().checkpoints, [1, 2]);
+    assert_eq!(all.trim(0..=4, 2).unwrap().checkpoints, [1, 2]);
     assert_eq!(
         files(&disk),
         ["001-0-a", "002-0-a", "003-0-a", "004-0-a", "005-0-a", "1/state/mine"]
     );
-    let removed = all.trim(4, 0).unwrap();
+    let removed = all.trim(0..=4, 0).unwrap();
     assert_eq!((numbers(&all), removed.files), (vec![4], vec!["state/0000000003-0-a".to_string()]));
     assert_eq!(all.verify(4).unwrap().defects, []);
-    assert_eq!(all.trim(4, 1), Ok(Removed::default()));
+    assert_eq!(all.trim(0..=4, 1), Ok(Removed::default()));
 }
 
 #[test]
@@ -298,20 +298,20 @@ fn trimming_leaves_what_it_cannot_know_alone() {
     }
     damage(&disk, &object(4));
     // 3 is the second that can be read; 4 may need the files of 1 and 2.
-    assert_eq!(all.trim(5, 2).unwrap().checkpoints, [1, 2]);
+    assert_eq!(all.trim(0..=5, 2).unwrap().checkpoints, [1, 2]);
     assert_eq!(files(&disk).len(), 5);
     // Another coordinator has published 5, which may not be durable; this one has published 3.
-    assert_eq!(all.trim(3, 1).unwrap(), Removed::default());
+    assert_eq!(all.trim(0..=3, 1).unwrap(), Removed::default());
     assert_eq!(numbers(&all), [3, 4, 5]);
     // The store does not answer: nothing is deleted.
     disk.on_step(|step| match step.kind {
         StepKind::Read => Fault::Error(libc::EIO),
         _ => Fault::None,
     });
-    assert!(all.trim(5, 1).unwrap_err().may_pass());
+    assert!(all.trim(0..=5, 1).unwrap_err().may_pass());
     disk.on_step(|_| Fault::None);
     assert_eq!(numbers(&all), [3, 4, 5]);
-    assert_eq!(all.trim(5, 1).unwrap().checkpoints, [3, 4]);
+    assert_eq!(all.trim(0..=5, 1).unwrap().checkpoints, [3, 4]);
     assert_eq!(files(&disk), ["005-0-a"]);
 }
 
@@ -359,7 +359,7 @@ fn another_coordinator_at_any_step_never_makes_two_winners() {
                             let next = last.checkpoint + 1;
                             let published = publish(&other, next, "other", &[]).map(|_| next);
                             results.lock().unwrap().push(published.unwrap());
-                            other.trim(next, 1).unwrap();
+                            other.trim(0..=next, 1).unwrap();
                         }
                     }
                     Fault::None

@@ -39,7 +39,7 @@ fn coordinator() {
                 published => published.unwrap(),
             }
             writeln!(std::io::stdout(), "won {number}").unwrap();
-            all.trim(number, 2).unwrap();
+            all.trim(0..=number, 2).unwrap();
             last = next;
         }
     }

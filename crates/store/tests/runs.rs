@@ -59,7 +59,7 @@ fn run(
             return at(Some(next));
         }
         coordinator.last = next;
-        let Ok(_) = coordinator.all.trim(number, keep) else {
+        let Ok(_) = coordinator.all.trim(0..=number, keep) else {
             return Some((coordinator.last, None));
         };
         if let Ok(listed) = coordinator.all.list() {
@@ -109,7 +109,7 @@ fn random_runs_with_crashes_lose_nothing_and_leave_nothing() {
         }
         let Ok(coordinator) = Coordinator::start(&disk, 99) else { panic!("seed {seed}") };
         let number = coordinator.last.checkpoint;
-        coordinator.all.trim(number, keep).unwrap();
+        coordinator.all.trim(0..=number, keep).unwrap();
         let mut needed: Vec<String> = (numbers(&coordinator.all).into_iter())
             .flat_map(|number| {
                 coordinator.all.load(number).unwrap().files().cloned().collect::<Vec<_>>()
@@ -158,7 +158,7 @@ fn random_errors_are_outlived() {
             }
             failures += u64::from(done.is_err());
             published += u64::from(done.is_ok());
-            if let Err(error) = coordinator.all.trim(coordinator.last.checkpoint, 2) {
+            if let Err(error) = coordinator.all.trim(0..=coordinator.last.checkpoint, 2) {
                 assert!(error.may_pass(), "seed {seed}: {error}");
             }
         }

@@ -12,7 +12,7 @@ use millstream::program::{
     Executed, Job, SessionControl, Statement, analyzed, grouped, harmless, parse_script, plural,
     publish_all,
 };
-use millstream::{Error, Session};
+use millstream::{Error, Session, SettingError};
 
 use super::interrupt::Interrupts;
 use crate::arguments::{Format, Output};
@@ -229,6 +229,7 @@ impl Query {
         let Executed::Query(mut planned) = executed.map_err(failed)? else { return Ok(()) };
         check_settings(1, self.session.settings())
             .map_err(|e| failed(millstream::Failure::Sql(self.session.refuse_setting(e))))?;
+        refuse_checkpoints(&self.session)?;
         let inserts = !planned.sinks.is_empty() && !planned.analyze;
         let sinks = planned.take_sinks(|| text_sink(self.output));
         let settings = planned.settings(self.session.settings());
@@ -277,6 +278,24 @@ impl Query {
             Ok(()) => Ok(()),
             Err(Error::Interrupted) => Err(Failure::Interrupted),
             Err(error) => Err(failed(millstream::Failure::Run(error))),
+        }
+    }
+}
+
+/// A query of the shell is gone with the shell.
+fn refuse_checkpoints(session: &Session) -> Result<(), Failure> {
+    match session.settings().checkpoint.path {
+        None => Ok(()),
+        Some(_) => {
+            Err(failed(millstream::Failure::Sql(
+                session.refuse_setting(SettingError {
+                    key: "checkpoint.path".into(),
+                    message: "a query of the shell has no checkpoints".into(),
+                    help:
+                        "put the statements into a file: millstream run FILE.sql --checkpoint DIR"
+                            .into(),
+                }),
+            )))
         }
     }
 }

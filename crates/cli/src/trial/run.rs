@@ -215,6 +215,8 @@ impl Runs {
         for (key, value) in self.pairs() {
             session.fix_setting(&key, &value).map_err(|e| e.to_string())?;
         }
+        // Each run is whole by itself.
+        session.fix_setting("checkpoint.path", "none").map_err(|e| e.to_string())?;
         if let Some(now_us) = self.script.now_us {
             session.set_start_time_us(now_us);
         }

@@ -8,14 +8,16 @@ pub mod cluster;
 pub(crate) mod control;
 mod counters;
 pub(crate) mod planned;
+pub mod saved;
 pub mod script;
 pub(crate) mod wording;
 
 pub use millstream_connect::{AwaitedPipe, awaited_pipes, give_up_pipes};
+pub use millstream_contract::calendar::civil_from_days;
 pub use millstream_contract::declaration;
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{SETTINGS, closest};
-pub use millstream_contract::sink::publish_all;
+pub use millstream_contract::sink::{mark_all, publish_all};
 pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_engine::{Job, Stopper, on_refused_memory};
 pub use millstream_sql::{Statement, parse_script};

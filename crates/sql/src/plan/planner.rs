@@ -10,7 +10,7 @@ mod rehearsed;
 mod values;
 mod wide;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use datafusion_optimizer::analyzer::Analyzer;
@@ -123,6 +123,11 @@ fn physical_columns(schema: &Schema) -> Vec<TableColumn> {
 }
 
 impl Planner {
+    /// A path, from where relative paths start.
+    pub fn path(&self, path: &Path) -> PathBuf {
+        self.base_dir.join(path)
+    }
+
     /// A session without tables. `base_dir` is what relative paths in `WITH (…)` start from: the
     /// directory of the SQL file.
     pub fn new(connectors: Arc<dyn Connectors>, base_dir: PathBuf) -> Planner {

@@ -119,11 +119,11 @@ impl StateWriter {
     }
 
     /// Makes the file durable, and returns the manifest's entry for it.
-    pub fn finish(self, rows: u64, partitions: Range<u32>) -> Result<StateFile> {
+    pub fn finish(self, part: usize, rows: u64, partitions: Range<u32>) -> Result<StateFile> {
         self.object.finish()?;
         let (bytes, xxh3) = (self.bytes, hex(&self.hash));
         let partitions = (partitions.start, partitions.end);
-        Ok(StateFile { name: self.name, bytes, xxh3, rows, partitions })
+        Ok(StateFile { name: self.name, bytes, xxh3, part, rows, partitions })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::contract::{Object, Put, Store};
 use crate::error::{Error, Result};
-use crate::manifest::{FORMAT, Manifest, Source};
+use crate::manifest::{FORMAT, Manifest};
 use crate::names;
 
 pub use files::{Defect, StateWriter, Verified};
@@ -192,10 +192,7 @@ fn check(manifest: &Manifest) -> std::result::Result<(), String> {
     if manifest.checkpoint >= names::CHECKPOINT_END {
         return Err("its number has too many digits".into());
     }
-    let splits = |source: &Source| twice(source.splits.iter().map(|split| &split.name));
-    let name = twice(manifest.sources.iter().map(|source| &source.name))
-        .or_else(|| manifest.sources.iter().find_map(splits))
-        .or_else(|| twice(manifest.stages.iter().flat_map(|stage| &stage.names)))
+    let name = twice(manifest.stages.iter().flat_map(|stage| &stage.names))
         .or_else(|| twice(manifest.outputs.iter().map(|output| &output.name)));
     if let Some(name) = name {
         return Err(format!("'{name}' stands for two things"));

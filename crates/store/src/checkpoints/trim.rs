@@ -1,6 +1,7 @@
 //! Deleting checkpoints, and files that no manifest needs.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use super::Checkpoints;
 use crate::error::{Error, Result};
@@ -33,20 +34,22 @@ impl Needed {
 }
 
 impl Checkpoints {
-    /// Deletes checkpoints but for the latest `keep` (at least one) that can be read, up to the
-    /// checkpoint `published`, and then the files that no manifest needs. Later checkpoints, and
-    /// files for them, stay: another coordinator may be writing these files.
+    /// Deletes checkpoints of a job but for the latest `keep` (at least one) that can be read, and
+    /// then the files that no manifest needs. Later checkpoints, and files for them, stay: another
+    /// coordinator may be writing these files. So do earlier checkpoints: those of a job that was
+    /// given up for this one ([`Manifest::first`](crate::Manifest::first)).
     ///
-    /// `published` is a checkpoint that this coordinator has published or adopted last, so that it
-    /// is durable before anything else goes.
-    pub fn trim(&self, published: u64, keep: usize) -> Result<Removed> {
+    /// The last of `checkpoints` is a checkpoint that this coordinator has published or adopted
+    /// last, so that it is durable before anything else goes.
+    pub fn trim(&self, checkpoints: RangeInclusive<u64>, keep: usize) -> Result<Removed> {
+        let published = *checkpoints.end();
         let (mut kept, mut goes) = (0, Vec::new());
         let mut needed = Needed::default();
         for listed in self.list()?.into_iter().rev() {
-            let is_later = listed.checkpoint > published;
-            if !is_later && kept >= keep.max(1) {
+            let is_own = checkpoints.contains(&listed.checkpoint);
+            if is_own && kept >= keep.max(1) {
                 goes.push(listed.checkpoint);
-            } else if self.keep(listed.checkpoint, &mut needed)? && !is_later {
+            } else if self.keep(listed.checkpoint, &mut needed)? && is_own {
                 kept += 1;
             }
         }

@@ -8,6 +8,8 @@ mod format;
 
 use std::collections::BTreeMap;
 
+use millstream_contract::sink::Prepared;
+use millstream_contract::table::JobMarks;
 use serde::{Deserialize, Serialize};
 
 use crate::names;
@@ -35,13 +37,16 @@ pub struct Manifest {
     pub job: String,
     /// When the cut was made.
     pub time_us: i64,
+    /// Number of the job's first checkpoint: those before it are of a job that was given up.
+    #[serde(default)]
+    pub first: u64,
     /// When the job was started for the first time: `NOW()`, and generators, count from here.
     pub started_us: i64,
     /// Whether the job has ended, so that there is nothing to go on with.
     #[serde(default)]
     pub ended: bool,
-    /// Tables that are read, in the order of the plan.
-    pub sources: Vec<Source>,
+    /// Where the job stands in the tables that it reads.
+    pub sources: JobMarks,
     /// Stages that keep state, in the order of the plan.
     pub stages: Vec<Stage>,
     /// Outputs, in the order of the plan.
@@ -51,73 +56,14 @@ pub struct Manifest {
     pub counters: serde_json::Value,
 }
 
-/// A table at the cut.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Source {
-    /// Its name in the job: of several tables of one name the later have numbers, `t`, `t.2`.
-    pub name: String,
-    /// The lowest of the low watermarks that the job's processes had announced. No later record
-    /// counts as earlier.
-    pub low_us: i64,
-    /// Splits of the table, in order.
-    pub splits: Vec<Split>,
-}
-
-/// A split at the cut: all its records before the position are in the state or in the output, and
-/// none behind it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Split {
-    /// Its name, which is the same after a restart.
-    pub name: String,
-    /// Number among the splits of the table: breaks ties between records. New splits get higher
-    /// numbers.
-    pub order: u32,
-    /// Where reading goes on.
-    pub position: Position,
-    /// Chunks before the position.
-    pub chunks: u64,
-    /// Records before the position.
-    pub records: u64,
-    /// Watermark behind these records.
-    pub watermark_us: i64,
-    /// The clock when these records were read.
-    pub clock_us: i64,
-    /// Whether nothing follows.
-    #[serde(default)]
-    pub ended: bool,
-    /// Length of the split in bytes, if it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub length: Option<u64>,
-    /// When a file was last written: seconds since 1970, and nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub modified: Option<(i64, i64)>,
-    /// A number that tells whether the file begins with the same bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head: Option<u64>,
-}
-
-/// A place between two records of a split. The split gives the numbers and names a meaning.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Position {
-    /// For example an offset in bytes and the number of its line. None: the beginning.
-    pub numbers: Vec<u64>,
-    /// Names that go with the numbers, for example of files in a directory that is followed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<String>,
-}
-
 /// A stage with state at the cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
     /// Its names in the plan. A stage of an edited query is the same if one of them is.
     pub names: Vec<String>,
-    /// The stage's properties on which the state depends, by name (`keys`, `values`, `window` …),
-    /// as texts in order. State fits if all properties are equal.
-    pub identity: BTreeMap<String, Vec<String>>,
+    /// What the state means, as the engine writes it. State fits if all of it is equal.
+    pub identity: serde_json::Value,
     /// Numbers that a later run takes over, although its own plan may have others: how many windows
     /// share a slice, for example.
     #[serde(default)]
@@ -148,26 +94,6 @@ pub struct Output {
     pub waiting: Vec<StateFile>,
 }
 
-/// Sealed rows of a sink.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Prepared {
-    /// Number of the interval.
-    pub interval: u64,
-    /// In the order of sealing: the name until the rows are visible, and the name after that.
-    pub sealed: Vec<Sealed>,
-}
-
-/// The names of sealed rows. The sink gives the names a meaning.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sealed {
-    /// Until the commit.
-    pub from: String,
-    /// After the commit.
-    pub to: String,
-}
-
 /// A file with state, which several manifests may name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -179,6 +105,9 @@ pub struct StateFile {
     pub bytes: u64,
     /// XXH3 (64 bits) of its bytes, as 16 hexadecimal digits.
     pub xxh3: String,
+    /// The number of their part within the state of the stage, if it has several.
+    #[serde(default)]
+    pub part: usize,
     /// Rows in it.
     pub rows: u64,
     /// Partitions of the keys: the first, and the number behind the last.

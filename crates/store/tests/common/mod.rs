@@ -46,21 +46,18 @@ pub(crate) fn steps_of(disk: &CrashDisk, act: impl FnOnce(&CrashDisk)) -> u64 {
 
 /// A manifest with a stage over these files, and one of everything else.
 pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) -> Manifest {
-    let split = Split {
-        name: "events.csv".into(),
-        order: 0,
-        position: Position { numbers: vec![u64::MAX, 17, 3], names: vec!["täg \"1\"".into()] },
+    let mark = SplitMark {
+        position: Position(vec![u64::MAX, 17, 3]),
         chunks: 12,
         records: 3412,
         watermark_us: i64::MIN,
         clock_us: 1_700_000_000_000_000,
+        number: 0,
         ended: true,
-        length: Some(123_456),
-        modified: Some((1_700_000_000, 999_999_999)),
-        head: Some(u64::MAX - 1),
     };
+    let splits = [("täg \"1\".csv".to_string(), mark)].into();
+    let source = SourceMarks { low_us: i64::MAX, splits };
     let sealed = Sealed { from: ".part-0-0.inprogress".into(), to: "part-0-0".into() };
-    let lists = [("keys", vec!["k BIGINT".to_string()]), ("values", vec![])];
     Manifest {
         format: FORMAT,
         program: "0.1.0".into(),
@@ -68,12 +65,13 @@ pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) ->
         attempt: attempt.into(),
         job: "INSERT INTO o\nSELECT k, COUNT(*) FROM t".into(),
         time_us: 1_700_000_010_000_000,
+        first: 1,
         started_us: 1_700_000_000_000_000,
         ended: false,
-        sources: vec![Source { name: "t".into(), low_us: i64::MAX, splits: vec![split] }],
+        sources: [("t".to_string(), source)].into(),
         stages: vec![Stage {
             names: vec!["o.window".into(), "p.window".into()],
-            identity: lists.map(|(part, list)| (part.to_string(), list)).into(),
+            identity: serde_json::json!({ "keys": ["k BIGINT"], "values": [] }),
             layout: BTreeMap::from([("windows_in_slice".to_string(), 4)]),
             frontier_us: -5,
             files,
@@ -101,7 +99,7 @@ pub(crate) fn write_file(
     let (first, second) = bytes.split_at(bytes.len() / 2);
     writer.append(first)?;
     writer.append(second)?;
-    writer.finish(bytes.len() as u64, 0..256)
+    writer.finish(0, bytes.len() as u64, 0..256)
 }
 
 /// A directory of the machine, empty at first, removed at the end.

@@ -344,6 +344,13 @@ pub fn check_settings(processes: usize, settings: &Settings) -> Result<(), Setti
             help: "use --processes 1, or --set simulate=none".into(),
         });
     }
+    if processes > 1 && settings.checkpoint.path.is_some() {
+        return Err(SettingError {
+            key: "checkpoint.path".into(),
+            message: "a job of several processes has no checkpoints yet".into(),
+            help: "use --processes 1 with more --workers, or leave the checkpoints out".into(),
+        });
+    }
     if settings.simulate.is_some() && settings.exchange != Exchange::LateMerge {
         return Err(SettingError {
             key: "simulate".into(),

@@ -30,8 +30,11 @@ impl Planner {
     ) -> Result<(PlannedQuery, Vec<Arc<dyn Sink>>)> {
         let mut planned = self.plan(kind, statement)?;
         self.note(&planned, statement)?;
-        let manner =
-            |output| Manner { endless: is_endless(&planned.plan, output), ..Manner::default() };
+        let intervals = self.settings.checkpoint.path.is_some();
+        let manner = |output| {
+            let endless = is_endless(&planned.plan, output);
+            Manner { endless, intervals, ..Manner::default() }
+        };
         if let StatementKind::Query(_) = kind {
             for (number, name) in planned.left_out.iter().enumerate() {
                 let sink = self.sink_of(&Ident::new(name.clone()), manner(number + 1))?;

@@ -1,0 +1,57 @@
+//! Errors of the store as errors of the job, and how long they have lasted.
+
+use std::time::{Duration, Instant};
+
+use millstream_contract::Error;
+
+/// Why something was not saved.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The store's fault.
+    Store(millstream_store::Error),
+    /// The job's own.
+    Job(Error),
+}
+
+impl From<millstream_store::Error> for Failed {
+    fn from(error: millstream_store::Error) -> Failed {
+        Failed::Store(error)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Job(error)
+    }
+}
+
+/// An error of the store, as the job's.
+pub(crate) fn io(error: &millstream_store::Error) -> Error {
+    let text = error.to_string();
+    let (head, help) = text.split_once("\n  help: ").unwrap_or((&text, ""));
+    let (place, message) = head.split_once(": ").unwrap_or(("checkpoint", head));
+    Error::Io { place: place.into(), message: message.into(), help: help.into() }
+}
+
+/// Since when no checkpoint could be written, and how many were missed.
+#[derive(Debug, Default)]
+pub(crate) struct Failing(Option<(Instant, u64)>);
+
+impl Failing {
+    /// One more was missed. An error if that has lasted too long.
+    pub(crate) fn missed(&mut self, tolerance: Duration) -> bool {
+        let (since, missed) = self.0.get_or_insert((Instant::now(), 0));
+        *missed += 1;
+        since.elapsed() < tolerance
+    }
+
+    /// One was written: how many were missed before.
+    pub(crate) fn ends(&mut self) -> u64 {
+        self.0.take().map_or(0, |(_, missed)| missed)
+    }
+
+    /// Whether the last one was missed.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.0.is_some()
+    }
+}

@@ -1,0 +1,133 @@
+//! Files with state: Parquet, a row group for each saved batch. A batch is restored whole, so its
+//! row group is, too.
+
+use std::fmt::Display;
+use std::ops::Range;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use millstream_contract::{Error, Result};
+use millstream_operators::operator::Operator;
+use millstream_operators::operator::saved::SavePoint;
+use millstream_store::{Checkpoints, StateFile, StateWriter};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::failing::{Failed, io};
+
+/// The state of a stage in a worker, that is to be written.
+pub(crate) struct Place<'a> {
+    pub(crate) store: &'a Checkpoints,
+    pub(crate) checkpoint: u64,
+    pub(crate) attempt: &'a str,
+    pub(crate) stage: usize,
+    pub(crate) leader: usize,
+    /// Partitions of the keys that the worker leads.
+    pub(crate) partitions: Range<u32>,
+}
+
+/// A file of a part of the state.
+struct Writing {
+    part: usize,
+    writer: ArrowWriter<StateWriter>,
+    rows: u64,
+}
+
+impl Place<'_> {
+    /// Writes all state of an operator, a bounded piece at a time, and returns the files.
+    pub(crate) fn save(&self, operator: &mut dyn Operator) -> Result<Vec<StateFile>, Failed> {
+        let mut files: Vec<Writing> = Vec::new();
+        let mut at = SavePoint::default();
+        while let Some(batch) = operator.save(&mut at)? {
+            let known = files.iter().position(|file| file.part == batch.part);
+            let number = match known {
+                Some(number) => number,
+                None => {
+                    files.push(self.begin(batch.part, &batch.rows)?);
+                    files.len() - 1
+                }
+            };
+            let file = &mut files[number];
+            file.writer.write(&batch.rows).map_err(failed)?;
+            file.writer.flush().map_err(failed)?;
+            file.rows += batch.rows.num_rows() as u64;
+        }
+        files.into_iter().map(|file| self.finish(file)).collect()
+    }
+
+    fn begin(&self, part: usize, rows: &RecordBatch) -> Result<Writing, Failed> {
+        let label = format!("stage{}-part{part}-worker{}", self.stage, self.leader);
+        let object = self.store.write_file(self.checkpoint, &label, self.attempt)?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::LZ4_RAW)
+            .set_dictionary_enabled(false)
+            .set_statistics_enabled(EnabledStatistics::None)
+            // A batch is one row group, whatever its length.
+            .set_max_row_group_row_count(None)
+            .set_created_by(concat!("millstream ", env!("CARGO_PKG_VERSION")).into())
+            .build();
+        let writer =
+            ArrowWriter::try_new(object, rows.schema(), Some(properties)).map_err(failed)?;
+        Ok(Writing { part, writer, rows: 0 })
+    }
+
+    fn finish(&self, file: Writing) -> Result<StateFile, Failed> {
+        let Writing { part, writer, rows } = file;
+        let object = writer.into_inner().map_err(failed)?;
+        Ok(object.finish(part, rows, self.partitions.clone())?)
+    }
+}
+
+/// An error of the store comes through the writer.
+fn failed(error: ParquetError) -> Failed {
+    match error {
+        ParquetError::External(inner) => {
+            let found = inner.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+            match found.and_then(|error| error.downcast_ref::<millstream_store::Error>()) {
+                Some(error) => Failed::Store(error.clone()),
+                None => Failed::Job(Error::Internal(format!("a checkpoint: {inner}"))),
+            }
+        }
+        other => Failed::Job(Error::Internal(format!("a checkpoint: {other}"))),
+    }
+}
+
+/// Reads a file, whose checksum must be right, and gives `take` its batches one after the other.
+pub(crate) fn read(
+    store: &Checkpoints,
+    file: &StateFile,
+    mut take: impl FnMut(&RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let bytes = store.read_file(file, None).map_err(|error| io(&error))?;
+    let damaged = |message: &dyn Display| Error::Io {
+        place: format!("the checkpoint's file {}", file.name),
+        message: format!("damaged: {message}"),
+        help: "`millstream checkpoint verify` says which checkpoint is whole; go on from that one \
+               with --restore"
+            .into(),
+    };
+    let found = format!("{:016x}", xxh3_64(&bytes));
+    if found != file.xxh3 || bytes.len() as u64 != file.bytes {
+        return Err(damaged(&format!("its checksum is {found}, and was {}", file.xxh3)));
+    }
+    let bytes = Bytes::from(bytes);
+    let metadata =
+        ArrowReaderMetadata::load(&bytes, Default::default()).map_err(|error| damaged(&error))?;
+    for group in 0..metadata.metadata().num_row_groups() {
+        let rows = metadata.metadata().row_group(group).num_rows();
+        let reader =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata.clone())
+                .with_row_groups(vec![group])
+                .with_batch_size(usize::try_from(rows).unwrap_or(0).max(1))
+                .build()
+                .map_err(|error| damaged(&error))?;
+        for rows in reader {
+            take(&rows.map_err(|error| damaged(&error))?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Checkpoints of a job in a store: a job that died goes on from the last of them.
+//!
+//! [`open`] finds the checkpoint from which a job goes on, makes visible what that checkpoint has
+//! prepared, and gives a [`Saver`]. The saver is the engine's [`millstream_engine::Checkpoints`]:
+//! it writes the state of each worker at a cut, publishes the manifest, and then makes the rows of
+//! the interval visible. A [`Timer`] asks for cuts.
+//!
+//! **Promise.** Rows of an output that can be committed are visible exactly once, whatever crashes,
+//! and whenever: they become visible only after the manifest that names them is durable, and a job
+//! that goes on from a manifest makes them visible again, which changes nothing.
+//!
+//! **A store that fails** for a while does not end the job. Rows of an interval without a manifest
+//! wait for the next one. After [`Options::tolerance`] the job ends.
+
+mod failing;
+mod file;
+mod look;
+mod opening;
+mod options;
+mod saver;
+mod timer;
+
+pub use look::{Kept, Verdict};
+pub use millstream_store::Manifest;
+pub use opening::{JobToSave, Opened, Opening, open};
+pub use options::{Options, Start};
+pub use saver::Saver;
+pub use timer::Timer;

@@ -1,0 +1,296 @@
+//! Where a job goes on: its checkpoint, and what fits of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arrow::datatypes::DataType;
+use millstream_contract::plan::Plan;
+use millstream_contract::sink::Sink;
+use millstream_contract::wording::{counted, grouped, plural};
+use millstream_contract::{Error, Result, Settings};
+use millstream_engine::{Fit, Resume, StageIdentity, fits, gone, identities};
+use millstream_store::{Checkpoints, LocalStore, Manifest, Stage};
+
+use crate::failing::io;
+use crate::options::{Options, Start};
+use crate::saver::{Fixed, Restored, Saver, now_us};
+
+/// A job that is to be saved.
+pub struct JobToSave<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The settings with which it will run.
+    pub settings: &'a Settings,
+    /// Its statement, by which people know it.
+    pub text: String,
+    /// The names of the tables that it inserts into, in the order of its outputs; outputs behind
+    /// them have none.
+    pub targets: &'a [String],
+    /// The sinks of its outputs, not opened yet.
+    pub sinks: &'a [Arc<dyn Sink>],
+    /// Names types as their user does.
+    pub type_name: &'a dyn Fn(&DataType) -> String,
+    /// Processes of the job.
+    pub processes: usize,
+}
+
+/// A job with checkpoints that is about to begin or to go on.
+#[derive(Debug)]
+pub struct Opened {
+    /// Where the job goes on, for [`millstream_engine::Job::resume`].
+    pub resume: Resume,
+    /// Takes its cuts.
+    pub saver: Arc<Saver>,
+    /// Remarks for the user, a line each.
+    pub remarks: Vec<String>,
+}
+
+/// The state of a job that is to begin.
+#[derive(Debug)]
+pub enum Opening {
+    /// The job begins or goes on.
+    Runs(Opened),
+    /// The job has ended in the checkpoint of this number. Its rows are visible.
+    Ended(u64),
+}
+
+/// Finds the checkpoint from which a job goes on. The rows that the checkpoint has prepared become
+/// visible. `notice` is told of checkpoints that cannot be written.
+///
+/// # Errors
+/// A checkpoint that cannot be read, or that does not fit the job, with the reason for each stage.
+pub fn open(
+    options: &Options,
+    job: &JobToSave<'_>,
+    notice: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Opening> {
+    let began = std::time::Instant::now();
+    let local = LocalStore::new(&options.path);
+    let store = Checkpoints::new(Arc::new(local), "").map_err(|error| io(&error))?;
+    let stages = identities(job.plan, job.settings, job.type_name)?;
+    let next = store.next().map_err(|error| io(&error))?;
+    let outputs = output_names(job);
+    let found = find(&store, options)?;
+    let mut remarks = Vec::new();
+    let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
+    let (mut first, mut started_us) = (next, now_us());
+    if let Some(manifest) = found {
+        let place = options.path.display().to_string();
+        check_job(&manifest, job, &outputs, &place)?;
+        commit(&manifest, job, &outputs)?;
+        if manifest.ended {
+            return Ok(Opening::Ended(manifest.checkpoint));
+        }
+        (first, started_us) = (manifest.first, manifest.started_us);
+        let fitting = Fitting::new(&stages, &manifest.stages, options)?;
+        remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
+        remarks.extend(fitting.remarks);
+        from = fitting.files;
+        resume = Resume { marks: manifest.sources, frontiers: fitting.frontiers, ..resume };
+    }
+    let fixed = Fixed {
+        store,
+        attempt: attempt(),
+        job: job.text.clone(),
+        first,
+        started_us,
+        stages,
+        outputs,
+        sinks: job.sinks.to_vec(),
+        leaders: job.processes * job.settings.workers,
+        keep: options.keep,
+        tolerance: options.tolerance,
+    };
+    let saver = Arc::new(Saver::new(fixed, from, next, Box::new(notice)));
+    Ok(Opening::Runs(Opened { resume, saver, remarks }))
+}
+
+/// The checkpoint that is wanted, durable.
+fn find(store: &Checkpoints, options: &Options) -> Result<Option<Manifest>> {
+    let number = match options.start {
+        Start::Fresh => return Ok(None),
+        Start::At(number) => Some(number),
+        Start::Latest => store.latest().map_err(|error| io(&error))?.map(|found| found.checkpoint),
+    };
+    let adopted = number.map(|number| store.adopt(number)).transpose();
+    adopted.map_err(|error| match (options.start, &error) {
+        (Start::At(number), millstream_store::Error::Missing { .. }) => Error::Io {
+            place: options.path.display().to_string(),
+            message: format!("it has no checkpoint {number}"),
+            help: "`millstream checkpoint list` shows those that are there".into(),
+        },
+        _ => io(&error),
+    })
+}
+
+/// Names of the outputs, each once: of several outputs into one table the later have numbers.
+fn output_names(job: &JobToSave<'_>) -> Vec<String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let name = |number: usize| {
+        let name = job.targets.get(number).cloned().unwrap_or_else(|| "result".into());
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        if *times == 1 { name } else { format!("{name}.{times}") }
+    };
+    (0..job.sinks.len()).map(name).collect()
+}
+
+/// Refuses the checkpoint of another job.
+fn check_job(
+    manifest: &Manifest,
+    job: &JobToSave<'_>,
+    outputs: &[String],
+    place: &str,
+) -> Result<()> {
+    let refused = |message: String, help: &str| {
+        Err(Error::Io { place: place.into(), message, help: help.into() })
+    };
+    let anew = "give this job a directory of its own, or begin anew with --fresh";
+    let number = manifest.checkpoint;
+    let reads = |name: &String| job.plan.sources.iter().any(|source| source.name == *table(name));
+    if !manifest.sources.is_empty() && !manifest.sources.keys().any(reads) {
+        let tables: Vec<_> = manifest.sources.keys().map(String::as_str).collect();
+        return refused(
+            format!("checkpoint {number} is of another job, which reads {}", tables.join(", ")),
+            anew,
+        );
+    }
+    let lost = manifest.outputs.iter().find(|output| {
+        output.prepared.iter().any(|prepared| !prepared.sealed.is_empty())
+            && !outputs.contains(&output.name)
+    });
+    match lost {
+        Some(output) => refused(
+            format!(
+                "checkpoint {number} has rows for '{}', into which the script no longer inserts",
+                output.name
+            ),
+            "run the script as it was once more, so that the rows become visible; or begin anew \
+             with --fresh",
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The table of a source's name in marks, `t` of `t.2`.
+fn table(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((table, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => table,
+        _ => name,
+    }
+}
+
+/// Makes the rows visible that the checkpoint has prepared.
+fn commit(manifest: &Manifest, job: &JobToSave<'_>, outputs: &[String]) -> Result<()> {
+    for (name, sink) in outputs.iter().zip(job.sinks) {
+        let saved = manifest.outputs.iter().filter(|output| output.name == *name);
+        for prepared in saved.flat_map(|output| &output.prepared) {
+            sink.commit(prepared)?;
+        }
+    }
+    Ok(())
+}
+
+/// Saved stages as the engine knows them.
+pub(crate) fn saved_identities(saved: &[Stage]) -> Result<Vec<StageIdentity>> {
+    let known = |stage: &Stage| {
+        let identity = serde_json::from_value(stage.identity.clone())
+            .map_err(|error| Error::Internal(format!("a saved stage: {error}")))?;
+        Ok(StageIdentity { names: stage.names.clone(), identity })
+    };
+    saved.iter().map(known).collect()
+}
+
+/// What fits of the saved stages.
+struct Fitting {
+    files: Restored,
+    frontiers: Vec<i64>,
+    remarks: Vec<String>,
+}
+
+impl Fitting {
+    fn new(stages: &[StageIdentity], saved: &[Stage], options: &Options) -> Result<Fitting> {
+        let identities = saved_identities(saved)?;
+        let fits = fits(stages, &identities);
+        let mut fitting = Fitting { files: vec![], frontiers: vec![], remarks: vec![] };
+        let mut changed = Vec::new();
+        for (stage, fit) in stages.iter().zip(&fits) {
+            let name = stage.names.join(", ");
+            let (mut files, mut frontier) = (Vec::new(), i64::MIN);
+            match fit {
+                Fit::Kept(number) => {
+                    files = saved[*number].files.clone();
+                    frontier = saved[*number].frontier_us;
+                }
+                Fit::New => fitting.remarks.push(format!("stage {name} is new, and starts empty")),
+                Fit::Changed { reason, .. } => {
+                    match stage.names.iter().any(|name| options.allow_new.contains(name)) {
+                        true => fitting.remarks.push(format!("stage {name} starts empty")),
+                        false => changed.push((stage.names[0].clone(), reason)),
+                    }
+                }
+            }
+            fitting.files.push(files);
+            fitting.frontiers.push(frontier);
+        }
+        for number in gone(&fits, &identities) {
+            let names = identities[number].names.join(", ");
+            fitting.remarks.push(format!("the state of stage {names} is not used any more"));
+        }
+        match changed.first() {
+            None => Ok(fitting),
+            Some((first, _)) => {
+                let all = changed.iter().map(|(name, reason)| format!("\n  {name}: {reason}"));
+                Err(Error::Io {
+                    place: options.path.display().to_string(),
+                    message: format!(
+                        "{} of the query cannot go on from the checkpoint:{}",
+                        counted(changed.len() as u64, "stage"),
+                        all.collect::<String>()
+                    ),
+                    help: format!(
+                        "--allow-new {first} lets the stage start empty; --fresh begins anew"
+                    ),
+                })
+            }
+        }
+    }
+}
+
+/// The line that says where a job goes on.
+fn resumed(manifest: &Manifest, seconds: f64) -> String {
+    let splits = manifest.sources.values().flat_map(|source| source.splits.values());
+    let (count, records) =
+        splits.fold((0, 0), |(count, records), split| (count + 1, records + split.records));
+    format!(
+        "resumed from checkpoint {} of {} ({} in {seconds:.2} s; {} of {} {} been read)",
+        manifest.checkpoint,
+        time_of_day(manifest.time_us),
+        megabytes(manifest.bytes()),
+        format_args!("{} {}", grouped(records), plural(records, "record")),
+        counted(count, "split"),
+        if records == 1 { "has" } else { "have" },
+    )
+}
+
+/// A time of day in UTC.
+fn time_of_day(us: i64) -> String {
+    let second = us.div_euclid(1_000_000).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Bytes for people.
+fn megabytes(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => counted(bytes, "byte"),
+        1_000..1_000_000 => format!("{} KB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+/// A text that no other run has.
+fn attempt() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}-{:x}", since.as_nanos(), std::process::id())
+}

@@ -1,0 +1,174 @@
+//! `millstream checkpoint`: looking at checkpoints, checking and deleting them.
+
+use std::fmt::Write;
+
+use millstream::program::saved::{Kept, Manifest};
+use millstream::program::{bytes, counted, grouped, harmless};
+
+use crate::arguments::CheckpointCommand;
+use crate::console::note;
+use crate::failure::{Failure, fail, failed};
+use crate::output::{print, text_sink};
+
+/// Runs one of the commands.
+pub(crate) fn run(command: &CheckpointCommand) -> Result<(), Failure> {
+    let opened = |dir| Kept::new(dir).map_err(run_failed);
+    match command {
+        CheckpointCommand::List { dir } => list(&opened(dir)?),
+        CheckpointCommand::Show { dir, number, state, json, output } => {
+            output.check()?;
+            let kept = opened(dir)?;
+            let manifest = kept.get(*number).map_err(run_failed)?;
+            match state {
+                Some(stage) => {
+                    let sink = text_sink(*output);
+                    let mut is_open = false;
+                    let rows = kept.rows(&manifest, stage, |rows| {
+                        if !is_open {
+                            sink.open(&rows.schema(), millstream::Writers::alone())?;
+                            is_open = true;
+                        }
+                        sink.write(0, rows, true)
+                    });
+                    rows.and_then(|()| if is_open { sink.finish() } else { Ok(()) })
+                        .map_err(run_failed)
+                }
+                None if *json => {
+                    let text = serde_json::to_string_pretty(&manifest);
+                    print(&text.map_err(|error| fail(&error))?)
+                }
+                None => print(&harmless(&shown(&manifest))),
+            }
+        }
+        CheckpointCommand::Verify { dir, number } => verify(&opened(dir)?, *number),
+        CheckpointCommand::Delete { dir, number } => {
+            let removed = opened(dir)?.delete(*number).map_err(run_failed)?;
+            let files = counted(removed.files.len() as u64, "file");
+            print(&format!("deleted checkpoint {number} ({files}, {})", bytes(removed.bytes)))
+        }
+    }
+}
+
+fn run_failed(error: millstream::Error) -> Failure {
+    failed(millstream::Failure::Run(error))
+}
+
+fn list(kept: &Kept) -> Result<(), Failure> {
+    let all = kept.all().map_err(run_failed)?;
+    if all.is_empty() {
+        note(&"there is no checkpoint");
+    }
+    for (number, found) in all {
+        print(&match found {
+            Ok(manifest) => format!(
+                "{number:>6}  {}  {} of state, {} of it new, {} read{}",
+                time(manifest.time_us),
+                bytes(manifest.bytes()),
+                bytes(manifest.new_bytes()),
+                counted(records(&manifest), "record"),
+                if manifest.ended { "; the job has ended" } else { "" }
+            ),
+            Err(error) => format!("{number:>6}  {}", harmless(&error.to_string())),
+        })?;
+    }
+    Ok(())
+}
+
+fn records(manifest: &Manifest) -> u64 {
+    let splits = manifest.sources.values().flat_map(|source| source.splits.values());
+    splits.map(|split| split.records).sum()
+}
+
+fn shown(manifest: &Manifest) -> String {
+    let mut text = format!(
+        "checkpoint {} of {}, by version {}{}\nstarted {}\n",
+        manifest.checkpoint,
+        time(manifest.time_us),
+        manifest.program,
+        if manifest.ended { "; the job has ended" } else { "" },
+        time(manifest.started_us)
+    );
+    for (name, source) in &manifest.sources {
+        let _ = writeln!(text, "table {name}: watermark {}", time(source.low_us));
+        for (split, mark) in &source.splits {
+            let position: Vec<_> = mark.position.0.iter().map(u64::to_string).collect();
+            let _ = writeln!(
+                text,
+                "  {split}: {} records, position ({}), watermark {}{}",
+                grouped(mark.records),
+                position.join(", "),
+                time(mark.watermark_us),
+                if mark.ended { ", ended" } else { "" }
+            );
+        }
+    }
+    for stage in &manifest.stages {
+        let (rows, size) = (stage.files.iter())
+            .fold((0, 0), |(rows, size), file| (rows + file.rows, size + file.bytes));
+        let _ = writeln!(
+            text,
+            "stage {}: {} rows, {} in {}, fired up to {}",
+            stage.names.join(", "),
+            grouped(rows),
+            bytes(size),
+            counted(stage.files.len() as u64, "file"),
+            time(stage.frontier_us)
+        );
+        for file in &stage.files {
+            let _ = writeln!(text, "  {}", file.name);
+        }
+    }
+    for output in &manifest.outputs {
+        let sealed = output.prepared.iter().map(|prepared| prepared.sealed.len() as u64).sum();
+        let _ = writeln!(
+            text,
+            "output {}: {} with this checkpoint",
+            output.name,
+            counted(sealed, "file")
+        );
+    }
+    text
+}
+
+fn verify(kept: &Kept, number: Option<u64>) -> Result<(), Failure> {
+    let numbers = match number {
+        Some(number) => vec![number],
+        None => kept.all().map_err(run_failed)?.into_iter().map(|(number, _)| number).collect(),
+    };
+    let mut is_whole = true;
+    for number in numbers {
+        let defects = match kept.verify(number) {
+            Ok(defects) => defects,
+            Err(error) => vec![error.to_string()],
+        };
+        is_whole &= defects.is_empty();
+        match defects.is_empty() {
+            true => print(&format!("checkpoint {number} is whole"))?,
+            false => {
+                let lines = defects.iter().map(|defect| format!("\n  {}", harmless(defect)));
+                print(&format!("checkpoint {number} is damaged{}", lines.collect::<String>()))?;
+            }
+        }
+    }
+    if is_whole { Ok(()) } else { Err(Failure::Run) }
+}
+
+/// A time for people.
+fn time(us: i64) -> String {
+    match us {
+        i64::MIN => "before all times".into(),
+        i64::MAX => "after all times".into(),
+        us => {
+            let (day, within) = (us.div_euclid(86_400_000_000), us.rem_euclid(86_400_000_000));
+            let (year, month, day) = millstream::program::civil_from_days(day);
+            let second = within / 1_000_000;
+            format!(
+                "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}.{:03}",
+                second / 3600,
+                second / 60 % 60,
+                second % 60,
+                within / 1000 % 1000
+            )
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `millstream run --restart N`: starts a job that died again, which goes on from its last
+//! checkpoint.
+
+use std::collections::VecDeque;
+use std::env;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, exit};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millstream::program::counted;
+
+use crate::console::note;
+use crate::failure::{Failure, fail};
+use crate::signals::on_each_stop;
+
+/// Is set for the program that is watched over.
+const SUPERVISED: &str = "MILLSTREAM_SUPERVISED";
+
+/// Deaths of the last hour count.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The pause before the first start, which doubles with each death, and the longest.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The watched program, and whether it was told to stop.
+#[derive(Default)]
+struct Watched {
+    process: Option<u32>,
+    is_stopped: bool,
+}
+
+/// Whether this program is watched over already.
+pub(crate) fn is_supervised() -> bool {
+    env::var_os(SUPERVISED).is_some()
+}
+
+/// Runs this program once more with the same arguments, and again each time that it dies, at most
+/// `restarts` times within an hour. Ends with its exit code.
+pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
+    let watched = Arc::<Mutex<Watched>>::default();
+    let of_signals = watched.clone();
+    let tell = move |signal| {
+        let mut watched = of_signals.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.is_stopped = true;
+        match watched.process {
+            // SAFETY: the call sends a signal to a process that has not been waited for.
+            Some(process) => drop(unsafe { libc::kill(process as libc::pid_t, signal) }),
+            None => exit(130),
+        }
+    };
+    on_each_stop(tell).map_err(|error| fail(&error))?;
+    let mut deaths: VecDeque<Instant> = VecDeque::new();
+    loop {
+        let status = once(&watched).map_err(|error| fail(&format!("cannot start: {error}")))?;
+        let Some(signal) = status.signal() else { exit(status.code().unwrap_or(1)) };
+        if watched.lock().unwrap_or_else(PoisonError::into_inner).is_stopped {
+            exit(128 + signal);
+        }
+        let now = Instant::now();
+        deaths.push_back(now);
+        deaths.retain(|death| now.duration_since(*death) < HOUR);
+        let number = deaths.len() as u32;
+        if number > restarts {
+            return Err(fail(&format!(
+                "the job was killed by signal {signal}, and it has died {} within an hour\n  \
+                 help: the same command goes on from the last checkpoint",
+                counted(number.into(), "time")
+            )));
+        }
+        let pause = PAUSE.saturating_mul(1 << (number - 1).min(10)).min(PAUSE_MAX);
+        note(&format!(
+            "the job was killed by signal {signal}; it starts again in {} ms ({number} of {restarts} \
+             within an hour)",
+            pause.as_millis()
+        ));
+        thread::sleep(pause);
+    }
+}
+
+/// Runs the program once.
+fn once(watched: &Mutex<Watched>) -> std::io::Result<ExitStatus> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(env::args_os().skip(1)).env(SUPERVISED, "1");
+    let parent = std::process::id();
+    let end_with_parent = move || {
+        // SAFETY: the calls take and return numbers, and allocate nothing.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            // The parent may have gone before.
+            if libc::getppid() as u32 != parent {
+                libc::raise(libc::SIGTERM);
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes system calls alone.
+    let command = unsafe { command.pre_exec(end_with_parent) };
+    let mut child: Child = command.spawn()?;
+    watched.lock().unwrap_or_else(PoisonError::into_inner).process = Some(child.id());
+    let status = child.wait();
+    watched.lock().unwrap_or_else(PoisonError::into_inner).process = None;
+    status
+}

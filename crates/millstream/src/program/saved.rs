@@ -1,0 +1,225 @@
+//! Jobs with checkpoints, in one process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_checkpoint::{JobToSave, Opened, Opening, Options, Saver, Timer};
+use millstream_contract::settings::{Exchange, SettingError};
+use millstream_contract::sink::Sink;
+use millstream_contract::{Result, Settings};
+use millstream_engine::{Job, Resume, Stats, Stopper};
+use millstream_sql::sql_type_name;
+
+use super::planned::Planned;
+use crate::failure::Failure;
+use crate::session::Session;
+
+pub use millstream_checkpoint::{Kept, Manifest, Start, Verdict};
+
+/// Where a job with checkpoints begins, as the user says for one run.
+#[derive(Debug, Clone, Default)]
+pub struct Beginning {
+    /// Where the job begins.
+    pub start: Start,
+    /// Stages that may start empty.
+    pub allow_new: Vec<String>,
+}
+
+/// A job that is ready to run, with or without checkpoints.
+pub struct Ready {
+    /// The job.
+    pub job: Job,
+    /// Stops it.
+    pub stopping: Stopping,
+    /// Remarks for the user on where it goes on.
+    pub remarks: Vec<String>,
+    every: Duration,
+}
+
+/// Outcome of [`ready`].
+pub enum Readied {
+    /// The job runs.
+    Runs(Box<Ready>),
+    /// An earlier run has ended the job, in the checkpoint of this number.
+    Ended(u64),
+}
+
+/// Stops a job: one with checkpoints after a last one.
+#[derive(Debug, Clone)]
+pub struct Stopping {
+    stopper: Stopper,
+    saver: Option<Arc<Saver>>,
+}
+
+impl Stopping {
+    /// Lets the job end with [`millstream_contract::Error::Interrupted`].
+    pub fn stop(&self) {
+        match &self.saver {
+            Some(saver) if saver.cut_and_stop(&self.stopper) => {}
+            _ => self.stopper.stop(),
+        }
+    }
+
+    /// Whether the job has checkpoints.
+    pub fn saves(&self) -> bool {
+        self.saver.is_some()
+    }
+
+    /// The job's stopper.
+    pub fn stopper(&self) -> &Stopper {
+        &self.stopper
+    }
+
+    /// A job with checkpoints has ended well: its rows become visible. False for a job without
+    /// checkpoints, whose sinks the caller publishes.
+    pub fn end(&self) -> Result<bool> {
+        match &self.saver {
+            Some(saver) => saver.end(self.stopper.marks()?).map(|()| true),
+            None => Ok(false),
+        }
+    }
+}
+
+impl Ready {
+    /// Runs the job, and takes cuts meanwhile. As [`Job::run_and_keep`].
+    pub fn run(self) -> (Stats, Result<()>) {
+        let Ready { job, stopping, every, .. } = self;
+        let stopper = stopping.stopper.clone();
+        let timer = stopping.saver.map(|saver| Timer::start(saver, stopper, every)).transpose();
+        match timer {
+            Ok(timer) => {
+                let (stats, result, remains) = job.run_and_keep();
+                drop((timer, remains));
+                (stats, result)
+            }
+            Err(error) => (Stats::default(), Err(error)),
+        }
+    }
+}
+
+/// Makes a job of a planned query: one that goes on from its last checkpoint, if the settings name
+/// a place for checkpoints. `queries` is the number of queries of the script; `notice` is told of
+/// checkpoints that cannot be written.
+///
+/// # Errors
+/// A query that cannot have checkpoints, or a checkpoint that does not fit.
+pub fn ready(
+    session: &Session,
+    planned: &Planned,
+    sinks: &[Arc<dyn Sink>],
+    beginning: &Beginning,
+    queries: usize,
+    notice: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Readied, Failure> {
+    let settings = planned.settings(session.settings());
+    let checkpoint = &settings.checkpoint;
+    let every = Duration::from_micros(checkpoint.every_us.unsigned_abs());
+    let (resume, saver, remarks) = match &checkpoint.path {
+        None => {
+            check_beginning(beginning)?;
+            (Resume::default(), None, Vec::new())
+        }
+        Some(path) => {
+            check_saved(planned, &settings, queries)
+                .map_err(|error| session.planner.refuse_setting(error))?;
+            let options = options(&session.planner.path(path), &settings, beginning);
+            let job = JobToSave {
+                plan: &planned.plan,
+                settings: &settings,
+                text: planned.targets.join(", "),
+                targets: &planned.targets,
+                sinks,
+                type_name: &|of| sql_type_name(of),
+                processes: 1,
+            };
+            match millstream_checkpoint::open(&options, &job, notice)? {
+                Opening::Ended(number) => return Ok(Readied::Ended(number)),
+                Opening::Runs(Opened { resume, saver, remarks }) => (resume, Some(saver), remarks),
+            }
+        }
+    };
+    let checkpoints = saver.clone().map(|saver| saver as Arc<dyn millstream_engine::Checkpoints>);
+    let job = Job::resume(&planned.plan, &settings, sinks.to_vec(), &resume, checkpoints)?;
+    let stopping = Stopping { stopper: job.stopper(), saver };
+    Ok(Readied::Runs(Box::new(Ready { job, stopping, remarks, every })))
+}
+
+/// How the stages of a planned query go on from a checkpoint in a directory, by their names: from
+/// the checkpoint of a number, or the latest.
+///
+/// # Errors
+/// A checkpoint that cannot be read.
+pub fn against(
+    session: &Session,
+    planned: &Planned,
+    path: &Path,
+    number: Option<u64>,
+) -> Result<Vec<(String, Verdict)>, Failure> {
+    let kept = Kept::new(path)?;
+    let settings = planned.settings(session.settings());
+    let job = JobToSave {
+        plan: &planned.plan,
+        settings: &settings,
+        text: String::new(),
+        targets: &planned.targets,
+        sinks: &[],
+        type_name: &|of| sql_type_name(of),
+        processes: 1,
+    };
+    Ok(kept.against(&kept.get(number)?, &job)?)
+}
+
+fn options(path: &Path, settings: &Settings, beginning: &Beginning) -> Options {
+    let us = |us: i64| Duration::from_micros(us.unsigned_abs());
+    let checkpoint = &settings.checkpoint;
+    Options {
+        path: path.to_path_buf(),
+        every: us(checkpoint.every_us),
+        keep: checkpoint.retained,
+        tolerance: us(checkpoint.tolerance_us),
+        start: beginning.start,
+        allow_new: beginning.allow_new.clone(),
+    }
+}
+
+fn check_beginning(beginning: &Beginning) -> Result<(), Failure> {
+    let given = match beginning.start {
+        Start::Latest if beginning.allow_new.is_empty() => return Ok(()),
+        Start::Latest => "--allow-new",
+        Start::Fresh => "--fresh",
+        Start::At(_) => "--restore",
+    };
+    Err(Failure::Script(format!(
+        "{given} is about checkpoints, and the job has none\n  help: say where they are with \
+         --checkpoint DIR"
+    )))
+}
+
+/// Refuses queries that cannot have checkpoints.
+fn check_saved(planned: &Planned, settings: &Settings, queries: usize) -> Result<(), SettingError> {
+    let refused = |message: String, help: &str| {
+        let key = "checkpoint.path".to_string();
+        Err(SettingError { key, message, help: help.into() })
+    };
+    if queries > 1 {
+        return refused(
+            format!("a script with checkpoints has one job, and this one has {queries}"),
+            "put the INSERTs between BEGIN STATEMENT SET; and END;, or each into a script and a \
+             directory of its own",
+        );
+    }
+    if planned.analyze {
+        return refused(
+            "EXPLAIN ANALYZE measures one run, which has no checkpoints".into(),
+            "leave --checkpoint out, or say --set checkpoint.path=none",
+        );
+    }
+    if settings.simulate.is_some() || settings.exchange != Exchange::LateMerge {
+        return refused(
+            "a job that is simulated, or that exchanges records, has no checkpoints".into(),
+            "leave 'simulate' and 'exchange' out",
+        );
+    }
+    Ok(())
+}
