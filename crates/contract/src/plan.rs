@@ -31,7 +31,7 @@ pub use join::{Join, JoinKind};
 use left_out::MALFORMED;
 pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_rows, malformed_schema};
 pub use lookup::Lookup;
-pub use packed::PACK_US;
+pub use packed::{Layout, PACK_US};
 pub use pairs::{PairSide, Pairs};
 pub use ranked::{Best, Directions, Ranking, Share};
 pub use source::{Derived, EventTime, Source, Watermark};

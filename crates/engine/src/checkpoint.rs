@@ -1,8 +1,13 @@
 //! The contract of a job with the store of its cuts.
 
 use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::error::Result;
+use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::JobMarks;
 use millstream_operators::operator::Operator;
@@ -26,11 +31,17 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// All state of a cut has been saved, and all rows before the cut have been written and
     /// sealed. When this returns, the job goes on. It does not commit the sinks.
     fn complete(&self, cut: CutTaken) -> Result<()>;
+    /// A cut that the job has begun ([`Stopper::cut`](crate::Stopper::cut)) will not be completed:
+    /// the job has ended before, or an error waits behind the first rows of a LIMIT, and would be
+    /// forgotten. What has been saved for the cut does not count.
+    fn given_up(&self, _cut: u64) {}
 }
 
 /// Where a job goes on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resume {
+    /// When the first job was started, microseconds since the epoch; `None`: this is the first.
+    pub started_us: Option<i64>,
     /// Where the earlier job stood in its input. Splits are found by the names of tables and
     /// splits, wherever a split stands now in the list of its table. A split without a mark begins
     /// with its first record and with its source's low watermark.
@@ -38,17 +49,61 @@ pub struct Resume {
     /// By stage with state: the windows that fire up to this watermark (microseconds) have fired.
     /// Empty for a job that begins.
     pub frontiers: Vec<i64>,
+    /// By stage with state: the packing that goes in place of the plan's own. Empty, or with an
+    /// empty layout for a stage: as planned.
+    pub layouts: Vec<Layout>,
+    /// By output: what it had still to give. Empty for a job that begins.
+    pub outputs: Vec<OutputMark>,
 }
 
 /// A cut that all workers have reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct CutTaken {
     /// Its number.
     pub number: u64,
+    /// When the first job was started, microseconds since the epoch.
+    pub started_us: i64,
     /// Where the job stands in its input.
     pub marks: JobMarks,
     /// By stage with state: the windows that fire up to this watermark (microseconds) have fired.
     pub frontiers: Vec<i64>,
+    /// By stage with state: its packing.
+    pub layouts: Vec<Layout>,
+    /// By output: what it has still to give.
+    pub outputs: Vec<OutputMark>,
     /// By output: the rows since the cut before.
     pub prepared: Vec<Prepared>,
+}
+
+/// What an output has still to give at a cut.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OutputMark {
+    /// OFFSET: so many rows are still to be passed over.
+    pub offset: u64,
+    /// LIMIT: so many rows may still come; `None`: any number.
+    pub limit: Option<u64>,
+    /// Rows from before the cut that wait for their turn, with the columns of [`waiting_schema`].
+    /// Batches may be joined and divided, if their rows stay in order.
+    pub waiting: Vec<RecordBatch>,
+}
+
+/// The columns of an output's rows while they wait for their turn: those of the output's stage
+/// ([`Stage::output`](crate::plan::Stage::output)), then columns that say where a row belongs.
+///
+/// | column | type | content |
+/// |---|---|---|
+/// | `$source` | `Utf8` | of a row of a record: the table, as in [`JobMarks`] |
+/// | `$split` | `Int64` | of a row of a record: the split's number among those of the table |
+/// | `$chunk` | `Int64` | of a row of a record: the number of its chunk |
+/// | `$input` | `Int64` | of a row of a window: the number of the output's input |
+/// | `$window` | `Int64` | of a row of a window: the name of the window, or of its pack |
+/// | `$time` | `Int64` | of a row of a pack: tells the windows of the pack apart |
+///
+/// Where a column does not apply it is NULL. Of rows that all wait for the end, none applies.
+pub fn waiting_schema(output: &Schema) -> SchemaRef {
+    let place = |name: &str| Arc::new(Field::new(name, DataType::Int64, true));
+    let source = Arc::new(Field::new("$source", DataType::Utf8, true));
+    let places = ["$split", "$chunk", "$input", "$window", "$time"].map(place);
+    let fields = output.fields().iter().cloned().chain([source]).chain(places);
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

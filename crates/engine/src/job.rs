@@ -154,7 +154,7 @@ impl Job {
             return Job::exchanging(plan, settings, sinks);
         }
         let threads = Threads::new(settings.workers, Vec::new());
-        let started_us = threads.now_us();
+        let started_us = from.started_us.unwrap_or(threads.now_us());
         let env: Arc<dyn Env> = match settings.simulate {
             Some(seed) => Arc::new(Simulated::new(seed, started_us)),
             None => Arc::new(threads),
@@ -163,6 +163,7 @@ impl Job {
         // Opening reports missing inputs.
         let splits = plan.sources.iter().map(|source| source.table.splits().unwrap_or_default());
         plan.pack_small_input(&splits.collect::<Vec<_>>(), settings);
+        plan.lay_out(&from.layouts)?;
         Job::prepare(&plan, settings, sinks, env, started_us, (from, checkpoints), None)
     }
 
@@ -216,6 +217,7 @@ impl Job {
         (from, checkpoints): (&Resume, Option<Arc<dyn Checkpoints>>),
         mesh: Option<Mesh>,
     ) -> Result<Job> {
+        let began_us = if from.started_us.is_some() { env.now_us() } else { started_us };
         let settings = settings.clone();
         let workers = settings.workers;
         let compiled = Compiled::new(plan, &settings)?;
@@ -257,10 +259,12 @@ impl Job {
             cells: Cells::new(settings.workers),
             draining: AtomicBool::new(false),
             started_us,
+            began_us,
             budget,
             cuts: Cuts::new(stages.len(), workers),
             checkpoints,
             resumed: from.frontiers.clone(),
+            layouts: plan.layouts(),
             stages,
             edges,
             settings,
@@ -379,7 +383,7 @@ impl Job {
         stats.memory_bytes_peak = shared.budget.most();
         let mut latencies = shared.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         stats.fire_latency_us = latencies.take();
-        stats.elapsed_us = (shared.env.now_us() - shared.started_us).max(0) as u64;
+        stats.elapsed_us = (shared.env.now_us() - shared.began_us).max(0) as u64;
         stats
     }
 }

@@ -49,7 +49,13 @@ impl Checkpoints for Kept {
 
     fn complete(&self, cut: CutTaken) -> Result<()> {
         *self.state.lock().unwrap() = std::mem::take(&mut self.saving.lock().unwrap());
-        *self.resume.lock().unwrap() = Resume { marks: cut.marks, frontiers: cut.frontiers };
+        *self.resume.lock().unwrap() = Resume {
+            started_us: Some(cut.started_us),
+            marks: cut.marks,
+            frontiers: cut.frontiers,
+            layouts: cut.layouts,
+            outputs: cut.outputs,
+        };
         self.visible.lock().unwrap().append(&mut self.pending.lock().unwrap());
         assert_eq!(self.cuts.fetch_add(1, Relaxed) + 1, cut.number);
         Ok(())

@@ -2,7 +2,10 @@
 //! would cost more than its records. Sessions over input that ends have a slice for each gap, since
 //! each row of a slice is joined with those before it.
 
-use super::{Cumulate, Hop, Node, Operator, Plan, Sort, Stage, Window};
+use std::collections::BTreeMap;
+
+use super::{Aggregate, Cumulate, Hop, Node, Operator, Plan, Sort, Stage, Window};
+use crate::error::{Error, Result};
 use crate::settings::Settings;
 use crate::table::SplitSpec;
 
@@ -27,7 +30,41 @@ const PANES_MAX: i64 = 128;
 /// Windows of which fewer would fit are long enough by themselves.
 const WINDOWS_MIN: i64 = 5;
 
+/// The packing of a stage, numbers by name. State of other packing has slices of other names.
+pub type Layout = BTreeMap<String, i64>;
+
 impl Plan {
+    /// The packing of each stage with state, in order.
+    pub fn layouts(&self) -> Vec<Layout> {
+        let named = |(name, number): (&str, &mut i64)| (name.to_string(), *number);
+        let mut stages = self.stages.clone();
+        let stages = stages.iter_mut().filter(|stage| stage.operator.has_state());
+        stages.map(|stage| stage.packing().into_iter().map(named).collect()).collect()
+    }
+
+    /// Packs each stage with state as an earlier plan of the same query was packed
+    /// ([`Plan::layouts`]), whatever the size of the input is now. A stage keeps the numbers that
+    /// its layout does not name.
+    ///
+    /// # Errors
+    /// A layout has a number that its stage does not have, or a number below 1.
+    pub fn lay_out(&mut self, layouts: &[Layout]) -> Result<()> {
+        let stages = self.stages.iter_mut().filter(|stage| stage.operator.has_state());
+        for (stage, layout) in stages.zip(layouts) {
+            let mut packing: BTreeMap<&str, &mut i64> = stage.packing().into_iter().collect();
+            for (name, number) in layout {
+                match packing.get_mut(name.as_str()) {
+                    Some(own) if *number > 0 => **own = *number,
+                    _ => {
+                        let message = format!("a saved stage with {name} = {number}");
+                        return Err(Error::Internal(message));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for,
     /// and likewise short panes of windows that overlap, and lets sessions have slices of a gap, or
     /// of as many gaps as there is room for, unless `pack_us` is 0. Windows that share a slice fire
@@ -87,6 +124,19 @@ impl Plan {
 }
 
 impl Stage {
+    /// The numbers that packing changes, by name.
+    fn packing(&mut self) -> Vec<(&'static str, &mut i64)> {
+        let Operator::Aggregate(Aggregate { windows_in_slice, window, .. }) = &mut self.operator
+        else {
+            return Vec::new();
+        };
+        let mut packing = vec![("windows_in_slice", windows_in_slice)];
+        if let Some(Window::Session(session)) = window {
+            packing.push(("slices_of_gap", &mut session.slices_of_gap));
+        }
+        packing
+    }
+
     fn pack_windows(&mut self, pack_us: i64) {
         let Operator::Aggregate(aggregate) = &mut self.operator else { return };
         match &mut aggregate.window {

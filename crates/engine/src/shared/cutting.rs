@@ -1,7 +1,7 @@
 //! Begin and completion of a cut.
 
 use super::Shared;
-use crate::checkpoint::CutTaken;
+use crate::checkpoint::{CutTaken, OutputMark};
 use crate::error::Result;
 use crate::gather::Gather;
 
@@ -26,7 +26,15 @@ impl Shared {
         let prepared = self.gathers.iter().map(prepare).collect::<Result<_>>()?;
         let (marks, frontiers) = (self.intake.marks()?, self.cuts.frontiers()?);
         if let Some(checkpoints) = &self.checkpoints {
-            checkpoints.complete(CutTaken { number, marks, frontiers, prepared })?;
+            checkpoints.complete(CutTaken {
+                number,
+                started_us: self.started_us,
+                marks,
+                frontiers,
+                layouts: self.layouts.clone(),
+                outputs: vec![OutputMark::default(); self.gathers.len()],
+                prepared,
+            })?;
         }
         self.cuts.end();
         self.intake.end_cut();

@@ -21,6 +21,7 @@ use crate::gather::Gather;
 use crate::intake::Intake;
 use crate::network::{self, Head, Net};
 use crate::observe::Cells;
+use crate::plan::Layout;
 use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
@@ -55,12 +56,16 @@ pub(crate) struct Shared {
     pub(crate) cells: Cells,
     /// Somebody has asked to read no more.
     pub(crate) draining: AtomicBool,
+    /// When the first job was started, and this one, which may go on where that stood.
     pub(crate) started_us: i64,
+    pub(crate) began_us: i64,
     /// The store of the job's cuts; `None`: the job takes no cuts.
     pub(crate) checkpoints: Option<Arc<dyn Checkpoints>>,
     pub(crate) cuts: Cuts,
     /// By stage: the windows that fire up to this watermark fired in the job before.
     pub(crate) resumed: Vec<i64>,
+    /// By stage: its packing.
+    pub(crate) layouts: Vec<Layout>,
 }
 
 pub(crate) use observed::OPEN_MAX;

@@ -39,7 +39,7 @@ impl Shared {
         Snapshot {
             process,
             now_us,
-            elapsed_us: (now_us - self.started_us).max(0) as u64,
+            elapsed_us: (now_us - self.began_us).max(0) as u64,
             phase: self.phase(),
             records: stats.records,
             input_bytes: stats.input_bytes,
