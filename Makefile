@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build lab dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build lab dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak crash-test demo-restart fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -22,6 +22,8 @@ help:
 	@echo "make simulate   whole jobs on one thread from many seeds"
 	@echo "make soak       followed files and HTTP for ten minutes each, then the oracle suite, new seeds, until it"
 	@echo "                fails or SOAK_MINUTES (60) have passed"
+	@echo "make crash-test  jobs with checkpoints that are killed and go on: CRASH_COUNT (1000) crashes"
+	@echo "make demo-restart  examples/restart: a followed directory, kill -9, the same command again; builds"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
 	@echo "make memcheck   tests of the fabric, channels and the shuffle under valgrind"
 	@echo "make sanitize   tests of state, fabric, channels and the shuffle with AddressSanitizer"
@@ -106,6 +108,14 @@ soak: .venv/ready
 		$(PYTHON) tests/oracle/run.py --first $$first --count 200 || exit 1; \
 		first=$$((first + 200)); \
 	done
+
+crash-test: .venv/ready
+	@.ci/setup cc rust
+	cargo build --profile ci --locked --workspace --all-targets
+	$(PYTHON) tests/crash.py --count $${CRASH_COUNT:-1000}
+
+demo-restart: build
+	examples/restart/demo.sh target/release/millstream
 
 fuzz: .venv/ready
 	@.ci/setup cc rust

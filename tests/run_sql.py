@@ -166,7 +166,7 @@ def not_shipped(results: list[harness.Run]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", help="only files whose name contains one of these")
-    parser.add_argument("--seeds", type=int, default=20, help="simulated schedules per file")
+    parser.add_argument("--seeds", type=int, default=12, help="simulated schedules per file")
     parser.add_argument("--full", action="store_true", help="every combination for each file")
     parser.add_argument("--quick", action="store_true", help="one run of each file, with two workers: `make check`")
     parser.add_argument("--whole", action="store_true", help="the same with whole batches, as users have them")

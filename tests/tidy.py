@@ -32,10 +32,11 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     {"verbs", "allocator", "nexmark", "cpu"},
     {"fabric"},
-    {"flow", "state", "store"},
+    {"flow", "state"},
     {"contract", "datafusion-shuffle"},
-    {"operators", "connect", "sql", "workloads"},
+    {"operators", "connect", "sql", "store", "workloads"},
     {"engine"},
+    {"checkpoint"},
     {"millstream"},
     {"arguments"},
     {"lab"},

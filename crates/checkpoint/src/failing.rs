@@ -6,22 +6,25 @@ use millstream_contract::Error;
 
 /// Why something was not saved.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum SaveError {
     /// The store's fault.
     Store(millstream_store::Error),
     /// The job's own.
     Job(Error),
 }
 
-impl From<millstream_store::Error> for Failed {
-    fn from(error: millstream_store::Error) -> Failed {
-        Failed::Store(error)
+/// The result of saving.
+pub(crate) type Saved<T> = std::result::Result<T, SaveError>;
+
+impl From<millstream_store::Error> for SaveError {
+    fn from(error: millstream_store::Error) -> SaveError {
+        SaveError::Store(error)
     }
 }
 
-impl From<Error> for Failed {
-    fn from(error: Error) -> Failed {
-        Failed::Job(error)
+impl From<Error> for SaveError {
+    fn from(error: Error) -> SaveError {
+        SaveError::Job(error)
     }
 }
 

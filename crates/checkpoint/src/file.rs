@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use millstream_contract::{Error, Result};
 use millstream_operators::operator::Operator;
-use millstream_operators::operator::saved::SavePoint;
+use millstream_operators::operator::saved::{SavePoint, SavedBatch};
 use millstream_store::{Checkpoints, StateFile, StateWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
@@ -17,10 +17,10 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::failing::{Failed, io};
+use crate::failing::{SaveError, Saved, io};
 
 /// The state of a stage in a worker, that is to be written.
-pub(crate) struct Place<'a> {
+pub(crate) struct StageTarget<'a> {
     pub(crate) store: &'a Checkpoints,
     pub(crate) checkpoint: u64,
     pub(crate) attempt: &'a str,
@@ -37,31 +37,49 @@ struct Writing {
     rows: u64,
 }
 
-impl Place<'_> {
+impl StageTarget<'_> {
     /// Writes all state of an operator, a bounded piece at a time, and returns the files.
-    pub(crate) fn save(&self, operator: &mut dyn Operator) -> Result<Vec<StateFile>, Failed> {
+    pub(crate) fn save(&self, operator: &mut dyn Operator) -> Saved<Vec<StateFile>> {
         let mut files: Vec<Writing> = Vec::new();
         let mut at = SavePoint::default();
-        while let Some(batch) = operator.save(&mut at)? {
-            let known = files.iter().position(|file| file.part == batch.part);
+        while let Some(SavedBatch { part, rows }) = operator.save(&mut at)? {
+            let known = files.iter().position(|file| file.part == part);
             let number = match known {
                 Some(number) => number,
                 None => {
-                    files.push(self.begin(batch.part, &batch.rows)?);
+                    let label = format!("stage{}-part{part}-worker{}", self.stage, self.leader);
+                    let object = begin(self.store, self.checkpoint, &label, self.attempt)?;
+                    files.push(Writing::new(part, object, &rows)?);
                     files.len() - 1
                 }
             };
-            let file = &mut files[number];
-            file.writer.write(&batch.rows).map_err(failed)?;
-            file.writer.flush().map_err(failed)?;
-            file.rows += batch.rows.num_rows() as u64;
+            files[number].write(&rows)?;
         }
-        files.into_iter().map(|file| self.finish(file)).collect()
+        files.into_iter().map(|file| file.finish(self.partitions.clone())).collect()
     }
+}
 
-    fn begin(&self, part: usize, rows: &RecordBatch) -> Result<Writing, Failed> {
-        let label = format!("stage{}-part{part}-worker{}", self.stage, self.leader);
-        let object = self.store.write_file(self.checkpoint, &label, self.attempt)?;
+/// Writes rows that wait at an output; `None` if there are none.
+pub(crate) fn save_waiting(
+    store: &Checkpoints,
+    (checkpoint, attempt): (u64, &str),
+    output: usize,
+    waiting: &[RecordBatch],
+) -> Saved<Option<StateFile>> {
+    let Some(first) = waiting.first() else { return Ok(None) };
+    let object = begin(store, checkpoint, &format!("output{output}"), attempt)?;
+    let mut file = Writing::new(0, object, first)?;
+    waiting.iter().try_for_each(|rows| file.write(rows))?;
+    file.finish(0..0).map(Some)
+}
+
+/// Begins a file, whose name tells programs that it is Parquet.
+fn begin(store: &Checkpoints, checkpoint: u64, label: &str, attempt: &str) -> Saved<StateWriter> {
+    Ok(store.write_file(checkpoint, label, &format!("{attempt}.parquet"))?)
+}
+
+impl Writing {
+    fn new(part: usize, object: StateWriter, rows: &RecordBatch) -> Saved<Writing> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::LZ4_RAW)
             .set_dictionary_enabled(false)
@@ -75,24 +93,31 @@ impl Place<'_> {
         Ok(Writing { part, writer, rows: 0 })
     }
 
-    fn finish(&self, file: Writing) -> Result<StateFile, Failed> {
-        let Writing { part, writer, rows } = file;
+    fn write(&mut self, rows: &RecordBatch) -> Saved<()> {
+        self.writer.write(rows).map_err(failed)?;
+        self.writer.flush().map_err(failed)?;
+        self.rows += rows.num_rows() as u64;
+        Ok(())
+    }
+
+    fn finish(self, partitions: Range<u32>) -> Saved<StateFile> {
+        let Writing { part, writer, rows } = self;
         let object = writer.into_inner().map_err(failed)?;
-        Ok(object.finish(part, rows, self.partitions.clone())?)
+        Ok(object.finish(part, rows, partitions)?)
     }
 }
 
 /// An error of the store comes through the writer.
-fn failed(error: ParquetError) -> Failed {
+fn failed(error: ParquetError) -> SaveError {
     match error {
         ParquetError::External(inner) => {
             let found = inner.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
             match found.and_then(|error| error.downcast_ref::<millstream_store::Error>()) {
-                Some(error) => Failed::Store(error.clone()),
-                None => Failed::Job(Error::Internal(format!("a checkpoint: {inner}"))),
+                Some(error) => SaveError::Store(error.clone()),
+                None => SaveError::Job(Error::Internal(format!("a checkpoint: {inner}"))),
             }
         }
-        other => Failed::Job(Error::Internal(format!("a checkpoint: {other}"))),
+        other => SaveError::Job(Error::Internal(format!("a checkpoint: {other}"))),
     }
 }
 

@@ -20,9 +20,9 @@ mod options;
 mod saver;
 mod timer;
 
-pub use look::{Kept, Verdict};
+pub use look::{CheckpointDirectory, Verdict};
 pub use millstream_store::Manifest;
-pub use opening::{JobToSave, Opened, Opening, open};
+pub use opening::{JobToSave, Opened, Opening, open, started_us};
 pub use options::{Options, Start};
 pub use saver::Saver;
 pub use timer::Timer;

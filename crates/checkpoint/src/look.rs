@@ -14,7 +14,7 @@ use crate::opening::{JobToSave, saved_identities};
 
 /// The checkpoints in a directory.
 #[derive(Debug)]
-pub struct Kept {
+pub struct CheckpointDirectory {
     store: Checkpoints,
     path: PathBuf,
 }
@@ -32,15 +32,15 @@ pub enum Verdict {
     Changed(String),
 }
 
-impl Kept {
+impl CheckpointDirectory {
     /// The checkpoints in a directory.
     ///
     /// # Errors
     /// There is no such directory.
-    pub fn new(path: &Path) -> Result<Kept> {
+    pub fn new(path: &Path) -> Result<CheckpointDirectory> {
         let local = LocalStore::new(path);
         let store = Checkpoints::new(Arc::new(local), "").map_err(|error| io(&error))?;
-        let kept = Kept { store, path: path.to_path_buf() };
+        let kept = CheckpointDirectory { store, path: path.to_path_buf() };
         match path.is_dir() {
             true => Ok(kept),
             false => Err(kept.nothing("there is no such directory")),

@@ -1,18 +1,20 @@
 //! Where a job goes on: its checkpoint, and what fits of it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::datatypes::DataType;
-use millstream_contract::plan::Plan;
+use millstream_contract::plan::{Layout, Plan};
 use millstream_contract::sink::Sink;
 use millstream_contract::wording::{counted, grouped, plural};
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{Fit, Resume, StageIdentity, fits, gone, identities};
+use millstream_engine::{Fit, OutputMark, Resume, StageIdentity, fits, gone, identities};
 use millstream_store::{Checkpoints, LocalStore, Manifest, Stage};
 
 use crate::failing::io;
+use crate::file::read;
 use crate::options::{Options, Start};
 use crate::saver::{Fixed, Restored, Saver, now_us};
 
@@ -87,7 +89,14 @@ pub fn open(
         remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
         remarks.extend(fitting.remarks);
         from = fitting.files;
-        resume = Resume { marks: manifest.sources, frontiers: fitting.frontiers, ..resume };
+        let outputs = output_marks(&store, &manifest, &outputs)?;
+        resume = Resume {
+            started_us: Some(started_us),
+            marks: manifest.sources,
+            frontiers: fitting.frontiers,
+            layouts: fitting.layouts,
+            outputs,
+        };
     }
     let fixed = Fixed {
         store,
@@ -192,6 +201,41 @@ fn commit(manifest: &Manifest, job: &JobToSave<'_>, outputs: &[String]) -> Resul
     Ok(())
 }
 
+/// What the outputs have still to give.
+fn output_marks(
+    store: &Checkpoints,
+    manifest: &Manifest,
+    outputs: &[String],
+) -> Result<Vec<OutputMark>> {
+    let mark = |name: &String| {
+        let mut mark = OutputMark::default();
+        if let Some(saved) = manifest.outputs.iter().find(|output| output.name == *name) {
+            (mark.limit, mark.offset) = (saved.limit, saved.offset);
+            for file in &saved.waiting {
+                read(store, file, |rows| {
+                    mark.waiting.push(rows.clone());
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(mark)
+    };
+    outputs.iter().map(mark).collect()
+}
+
+/// When the job was started for the first time that goes on from these checkpoints: what `NOW()`
+/// means in its query. `None` for a job that begins.
+pub fn started_us(path: &Path, start: Start) -> Option<i64> {
+    let store = Checkpoints::new(Arc::new(LocalStore::new(path)), "").ok()?;
+    let found = match start {
+        Start::Fresh => Ok(None),
+        Start::At(number) => store.load(number).map(Some),
+        Start::Latest => store.latest(),
+    };
+    // An error is told when the checkpoint is opened.
+    found.ok().flatten().map(|manifest| manifest.started_us)
+}
+
 /// Saved stages as the engine knows them.
 pub(crate) fn saved_identities(saved: &[Stage]) -> Result<Vec<StageIdentity>> {
     let known = |stage: &Stage| {
@@ -206,6 +250,7 @@ pub(crate) fn saved_identities(saved: &[Stage]) -> Result<Vec<StageIdentity>> {
 struct Fitting {
     files: Restored,
     frontiers: Vec<i64>,
+    layouts: Vec<Layout>,
     remarks: Vec<String>,
 }
 
@@ -213,15 +258,17 @@ impl Fitting {
     fn new(stages: &[StageIdentity], saved: &[Stage], options: &Options) -> Result<Fitting> {
         let identities = saved_identities(saved)?;
         let fits = fits(stages, &identities);
-        let mut fitting = Fitting { files: vec![], frontiers: vec![], remarks: vec![] };
+        let (files, frontiers, layouts, remarks) = Default::default();
+        let mut fitting = Fitting { files, frontiers, layouts, remarks };
         let mut changed = Vec::new();
         for (stage, fit) in stages.iter().zip(&fits) {
             let name = stage.names.join(", ");
-            let (mut files, mut frontier) = (Vec::new(), i64::MIN);
+            let (mut files, mut frontier, mut layout) = (Vec::new(), i64::MIN, Layout::new());
             match fit {
                 Fit::Kept(number) => {
                     files = saved[*number].files.clone();
                     frontier = saved[*number].frontier_us;
+                    layout = saved[*number].layout.clone();
                 }
                 Fit::New => fitting.remarks.push(format!("stage {name} is new, and starts empty")),
                 Fit::Changed { reason, .. } => {
@@ -233,6 +280,7 @@ impl Fitting {
             }
             fitting.files.push(files);
             fitting.frontiers.push(frontier);
+            fitting.layouts.push(layout);
         }
         for number in gone(&fits, &identities) {
             let names = identities[number].names.join(", ");

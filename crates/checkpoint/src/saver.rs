@@ -9,12 +9,13 @@ use millstream_contract::sink::{Prepared, Sink};
 use millstream_contract::table::JobMarks;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
+use millstream_engine::observe::CheckpointStatus;
 use millstream_engine::{CutTaken, StageIdentity, Stopper};
 use millstream_operators::operator::Operator;
 use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
 
-use crate::failing::{Failed, Failing, io};
-use crate::file::{Place, read};
+use crate::failing::{Failing, SaveError, Saved, io};
+use crate::file::{StageTarget, read, save_waiting};
 
 /// How often publishing is tried again at the end of a job.
 const RETRY: Duration = Duration::from_secs(1);
@@ -49,6 +50,8 @@ pub struct Saver {
     fixed: Fixed,
     from: Restored,
     state: Mutex<State>,
+    /// For reports, which do not wait for the store.
+    status: Mutex<(CheckpointStatus, Option<Instant>)>,
     /// Is told of checkpoints that fail, and of the first that succeeds again.
     notice: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -67,7 +70,6 @@ struct State {
     failing: Failing,
     /// Is stopped after the next cut.
     ends: Option<Stopper>,
-    last: Option<u64>,
 }
 
 impl Saver {
@@ -85,18 +87,19 @@ impl Saver {
             waiting: vec![Vec::new(); fixed.outputs.len()],
             failing: Failing::default(),
             ends: None,
-            last: None,
         };
-        Saver { fixed, from, state: Mutex::new(state), notice }
+        Saver { fixed, from, state: Mutex::new(state), status: Mutex::default(), notice }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the last checkpoint that this job has written.
-    pub fn last(&self) -> Option<u64> {
-        self.lock().last
+    /// Looks at, or changes, what is reported: the status, and since when a cut is being taken.
+    fn report<T>(&self, with: impl FnOnce(&mut CheckpointStatus, &mut Option<Instant>) -> T) -> T {
+        let mut report = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, taking) = &mut *report;
+        with(status, taking)
     }
 
     /// Takes a cut, unless one is being taken or all input has been read.
@@ -108,10 +111,12 @@ impl Saver {
         let number = state.next;
         // The job may complete the cut before this call returns.
         (state.taking, state.next) = (Some(number), number + 1);
+        self.report(|_, taking| *taking = Some(Instant::now()));
         drop(state);
         let begun = stopper.cut(number);
         if !begun {
             self.lock().taking = None;
+            self.report(|_, taking| *taking = None);
         }
         begun
     }
@@ -151,7 +156,6 @@ impl Saver {
 
     /// The manifest is durable: its rows become visible, and older checkpoints go.
     fn published(&self, state: &mut State, number: u64) -> Result<()> {
-        state.last = Some(number);
         for (sink, waiting) in self.fixed.sinks.iter().zip(&mut state.waiting) {
             waiting.iter().try_for_each(|prepared| sink.commit(prepared))?;
             waiting.clear();
@@ -161,6 +165,11 @@ impl Saver {
             let missed = counted(missed, "checkpoint");
             (self.notice)(&format!("checkpoint {number} is written, after {missed} that failed"));
         }
+        self.report(|status, taking| {
+            (status.last, status.error) = (Some((number, now_us())), None);
+            status.written += 1;
+            status.duration_us = taking.map_or(0, |since| since.elapsed().as_micros() as u64);
+        });
         tracing::info!(checkpoint = number, "a checkpoint is written");
         match self.fixed.store.trim(self.fixed.first..=number, self.fixed.keep) {
             // The next one tries again.
@@ -181,6 +190,10 @@ impl Saver {
         if !state.failing.missed(self.fixed.tolerance) {
             return Err(io(error));
         }
+        self.report(|status, _| {
+            status.failed += 1;
+            status.error = Some(error.to_string());
+        });
         tracing::warn!(checkpoint = number, %error, "a checkpoint cannot be written");
         if !was_failing {
             (self.notice)(&format!(
@@ -238,7 +251,7 @@ impl millstream_engine::Checkpoints for Saver {
             return Ok(());
         }
         let partition = |leader: usize| (leader * PARTITIONS).div_ceil(self.fixed.leaders) as u32;
-        let place = Place {
+        let target = StageTarget {
             store: &self.fixed.store,
             checkpoint: cut,
             attempt: &self.fixed.attempt,
@@ -246,49 +259,83 @@ impl millstream_engine::Checkpoints for Saver {
             leader,
             partitions: partition(leader)..partition(leader + 1),
         };
-        match place.save(operator) {
+        match target.save(operator) {
             Ok(mut files) => self.lock().files[stage].append(&mut files),
-            Err(Failed::Store(error)) if error.may_pass() => self.lock().failed = Some(error),
-            Err(Failed::Store(error)) => return Err(io(&error)),
-            Err(Failed::Job(error)) => return Err(error),
+            Err(SaveError::Store(error)) if error.may_pass() => self.lock().failed = Some(error),
+            Err(SaveError::Store(error)) => return Err(io(&error)),
+            Err(SaveError::Job(error)) => return Err(error),
         }
         Ok(())
     }
 
     fn complete(&self, cut: CutTaken) -> Result<()> {
         let mut state = self.lock();
-        let CutTaken { number, marks, frontiers, prepared, .. } = cut;
-        for (waiting, prepared) in state.waiting.iter_mut().zip(prepared) {
-            waiting.push(prepared);
+        let number = cut.number;
+        for (waiting, prepared) in state.waiting.iter_mut().zip(&cut.prepared) {
+            waiting.push(prepared.clone());
         }
-        let stages = self.fixed.stages.len();
-        let files = mem::replace(&mut state.files, vec![Vec::new(); stages]);
-        let mut manifest = self.manifest(number, false, &state.waiting);
-        manifest.sources = marks;
-        let stage = |((stage, mut files), frontier_us): ((&StageIdentity, Vec<StateFile>), i64)| {
+        match self.publish(&mut state, cut) {
+            Ok(()) => self.published(&mut state, number)?,
+            Err(SaveError::Store(error)) if error.may_pass() => {
+                self.missed(&mut state, number, &error)?;
+            }
+            Err(SaveError::Store(error)) => return Err(io(&error)),
+            Err(SaveError::Job(error)) => return Err(error),
+        }
+        self.end_cut(&mut state);
+        Ok(())
+    }
+
+    fn status(&self) -> Option<CheckpointStatus> {
+        self.report(|status, taking| {
+            let taking_us = taking.map(|since| since.elapsed().as_micros() as u64);
+            Some(CheckpointStatus { taking_us, ..status.clone() })
+        })
+    }
+
+    fn given_up(&self, _cut: u64) {
+        let mut state = self.lock();
+        state.files.iter_mut().for_each(Vec::clear);
+        state.failed = None;
+        self.end_cut(&mut state);
+    }
+}
+
+impl Saver {
+    /// Writes what is left of a cut, and its manifest.
+    fn publish(&self, state: &mut State, cut: CutTaken) -> Saved<()> {
+        let mut stages = Vec::new();
+        let files = state.files.iter_mut().map(mem::take);
+        let rows = self.fixed.stages.iter().zip(files).zip(cut.frontiers).zip(cut.layouts);
+        for (((stage, mut files), frontier_us), layout) in rows {
             files.sort();
             let identity = serde_json::to_value(&stage.identity)
                 .map_err(|error| Error::Internal(format!("a stage's identity: {error}")))?;
-            let layout = Default::default();
-            Ok(Stage { names: stage.names.clone(), identity, layout, frontier_us, files })
-        };
-        let stages = self.fixed.stages.iter().zip(files).zip(frontiers);
-        manifest.stages = stages.map(stage).collect::<Result<_>>()?;
-        let saved = match state.failed.take() {
-            Some(error) => Err(error),
-            None => self.fixed.store.publish(&manifest),
-        };
-        match saved {
-            Ok(()) => self.published(&mut state, number)?,
-            Err(error) if error.may_pass() => self.missed(&mut state, number, &error)?,
-            Err(error) => return Err(io(&error)),
+            stages.push(Stage { names: stage.names.clone(), identity, layout, frontier_us, files });
         }
+        if let Some(error) = state.failed.take() {
+            return Err(error.into());
+        }
+        let mut manifest = self.manifest(cut.number, false, &state.waiting);
+        (manifest.sources, manifest.stages) = (cut.marks, stages);
+        let place = (cut.number, self.fixed.attempt.as_str());
+        for (number, (output, mark)) in manifest.outputs.iter_mut().zip(cut.outputs).enumerate() {
+            (output.limit, output.offset) = (mark.limit, mark.offset);
+            let waiting = save_waiting(&self.fixed.store, place, number, &mark.waiting)?;
+            output.waiting.extend(waiting);
+        }
+        self.report(|status, _| status.bytes = manifest.bytes());
+        Ok(self.fixed.store.publish(&manifest)?)
+    }
+
+    /// No cut is being taken any more.
+    fn end_cut(&self, state: &mut State) {
         state.taking = None;
+        self.report(|_, taking| *taking = None);
         if let Some(stopper) = state.ends.take() {
             // No row after the cut has come: all workers stand.
             stopper.stop();
         }
-        Ok(())
     }
 }
 

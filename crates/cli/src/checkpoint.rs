@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use millstream::program::saved::{Kept, Manifest};
+use millstream::program::saved::{CheckpointDirectory, Manifest};
 use millstream::program::{bytes, counted, grouped, harmless};
 
 use crate::arguments::CheckpointCommand;
@@ -12,7 +12,7 @@ use crate::output::{print, text_sink};
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &CheckpointCommand) -> Result<(), Failure> {
-    let opened = |dir| Kept::new(dir).map_err(run_failed);
+    let opened = |dir| CheckpointDirectory::new(dir).map_err(run_failed);
     match command {
         CheckpointCommand::List { dir } => list(&opened(dir)?),
         CheckpointCommand::Show { dir, number, state, json, output } => {
@@ -53,7 +53,7 @@ fn run_failed(error: millstream::Error) -> Failure {
     failed(millstream::Failure::Run(error))
 }
 
-fn list(kept: &Kept) -> Result<(), Failure> {
+fn list(kept: &CheckpointDirectory) -> Result<(), Failure> {
     let all = kept.all().map_err(run_failed)?;
     if all.is_empty() {
         note(&"there is no checkpoint");
@@ -130,7 +130,7 @@ fn shown(manifest: &Manifest) -> String {
     text
 }
 
-fn verify(kept: &Kept, number: Option<u64>) -> Result<(), Failure> {
+fn verify(kept: &CheckpointDirectory, number: Option<u64>) -> Result<(), Failure> {
     let numbers = match number {
         Some(number) => vec![number],
         None => kept.all().map_err(run_failed)?.into_iter().map(|(number, _)| number).collect(),

@@ -7,7 +7,7 @@ use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use millstream::program::cluster::check_settings;
-use millstream::program::saved::{Beginning, Readied, ready};
+use millstream::program::saved::{Beginning, Readied, fix_start, ready};
 use millstream::program::{
     Executed, SessionControl, Statement, analyzed, counted, counters, harmless, parse_script,
 };
@@ -170,6 +170,9 @@ pub(crate) fn run(
     let queries = statements.iter().filter(|statement| statement.is_query()).count();
     for (at, statement) in statements.iter().enumerate() {
         board.plans(at, &statement.text());
+        if statement.is_query() {
+            fix_start(&mut session, beginning);
+        }
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,

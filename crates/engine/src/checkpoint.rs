@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::error::Result;
+use crate::observe::CheckpointStatus;
 use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::JobMarks;
@@ -35,6 +36,10 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// the job has ended before, or an error waits behind the first rows of a LIMIT, and would be
     /// forgotten. What has been saved for the cut does not count.
     fn given_up(&self, _cut: u64) {}
+    /// The checkpoints so far, for reports.
+    fn status(&self) -> Option<CheckpointStatus> {
+        None
+    }
 }
 
 /// Where a job goes on.

@@ -15,7 +15,7 @@ use crate::program::analyzed::analyzed as analyzed_text;
 use crate::program::cluster::check_settings;
 use crate::program::control::{NAME, SessionControl, one_wanted};
 use crate::program::planned::{Executed, Planned};
-use crate::program::saved::{Beginning, Readied, Ready, ready};
+use crate::program::saved::{Beginning, Readied, Ready, fix_start, ready};
 use crate::rows::{Queue, RowsSink};
 use crate::session::Session;
 
@@ -226,6 +226,7 @@ fn run_one(
         let rows = *written.as_ref().unwrap_or(&0);
         (Stats { rows, ..Stats::default() }, written.map(drop))
     };
+    fix_start(session, &Beginning::default());
     let planned = match session.execute(statement) {
         Ok(Executed::Query(planned)) => planned,
         Ok(Executed::Explained(text)) => return answered(lines(&text)),

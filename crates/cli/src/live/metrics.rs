@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use millstream::observe::{Doing, Snapshot, Split, WorkerStatus, share_read};
+use millstream::observe::{CheckpointStatus, Doing, Snapshot, Split, WorkerStatus, share_read};
 use millstream_connect::http::message::Answer;
 
 use super::board::StatusBoard;
@@ -43,6 +43,7 @@ fn text(board: &StatusBoard) -> String {
     outputs(&mut text, snapshot, runs);
     channels(&mut text, snapshot);
     memory(&mut text, snapshot, runs);
+    checkpoints(&mut text, snapshot);
     text.0
 }
 
@@ -269,6 +270,34 @@ fn memory(text: &mut Text, snapshot: &Snapshot, runs: bool) {
     }
     let help = "The most memory that was in use at once.";
     text.gauge("millstream_memory_peak_bytes", help).sample_if(runs, &[], memory.peak_bytes as f64);
+}
+
+fn checkpoints(text: &mut Text, snapshot: &Snapshot) {
+    let none = CheckpointStatus::default();
+    let (status, saves) = match &snapshot.checkpoints {
+        Some(status) => (status, true),
+        None => (&none, false),
+    };
+    text.counter("millstream_checkpoints_total", "Checkpoints written.").sample_if(
+        saves,
+        &[],
+        status.written as f64,
+    );
+    let help = "Checkpoints that could not be written.";
+    text.counter("millstream_checkpoint_failures_total", help).sample_if(
+        saves,
+        &[],
+        status.failed as f64,
+    );
+    let last = status.last.is_some();
+    let age = status.last.map_or(0, |(_, at)| snapshot.now_us.saturating_sub(at).max(0));
+    let help = "How long ago the last checkpoint was written.";
+    text.gauge("millstream_checkpoint_age_seconds", help).sample_if(last, &[], seconds(age));
+    let help = "Time from the request of the last checkpoint until it was durable.";
+    let duration = seconds(status.duration_us as i64);
+    text.gauge("millstream_checkpoint_duration_seconds", help).sample_if(last, &[], duration);
+    let help = "Bytes of state in the last checkpoint.";
+    text.gauge("millstream_checkpoint_bytes", help).sample_if(last, &[], status.bytes as f64);
 }
 
 fn seconds(us: i64) -> f64 {

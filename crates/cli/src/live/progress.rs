@@ -242,6 +242,16 @@ fn line(snapshot: &Snapshot, rates: Option<(u64, u64)>, columns: usize) -> Strin
         let plus = if more { "+" } else { "" };
         parts.push((6, format!("{open}{plus} open")));
     }
+    if let Some(status) = &snapshot.checkpoints {
+        let failing = status.error.is_some();
+        if let Some((number, at)) = status.last {
+            let age = duration(snapshot.now_us.saturating_sub(at).max(0) as u64);
+            parts.push((5, format!("checkpoint {number} {age} ago")));
+        }
+        if failing {
+            parts.push((0, "no checkpoint can be written".to_string()));
+        }
+    }
     parts.push((8, format!("{} state", bytes(snapshot.memory.state_bytes))));
     fitting(parts, columns)
 }

@@ -57,6 +57,7 @@ impl Shared {
             channels: self.observed_channels(),
             memory: self.observed_memory(),
             latency,
+            checkpoints: self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.status()),
         }
     }
 

@@ -58,6 +58,7 @@ pub fn why(snapshot: &Snapshot) -> Vec<Reason> {
     }
     reasons.extend(output(snapshot));
     reasons.extend(memory(snapshot));
+    reasons.extend(checkpoint(snapshot));
     reasons.extend(too_far_ahead(snapshot));
     reasons.extend(snapshot.stages.iter().rev().filter_map(|stage| of_stage(snapshot, stage)));
     if reasons.is_empty() {
@@ -105,6 +106,27 @@ fn memory(snapshot: &Snapshot) -> Option<Reason> {
         help: Some("a larger setting 'memory', or shorter windows".into()),
         wrong: true,
     })
+}
+
+/// A checkpoint cannot be written, or is being waited for.
+fn checkpoint(snapshot: &Snapshot) -> Option<Reason> {
+    let status = snapshot.checkpoints.as_ref()?;
+    if let Some(error) = &status.error {
+        return Some(Reason {
+            what: format!(
+                "no checkpoint can be written, and rows become visible with the next one: {error}"
+            ),
+            help: None,
+            wrong: true,
+        });
+    }
+    let us = status.taking_us.filter(|us| *us >= LONG_STEP_US)?;
+    let what = format!(
+        "a checkpoint has been in the making for {}: workers end what they have begun, or write \
+         their state",
+        duration(us)
+    );
+    Some(Reason { what, help: None, wrong: us >= OVERDUE_US })
 }
 
 /// A record has taken the watermark ahead of the clock, and those behind it are late.

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_checkpoint::{JobToSave, Opened, Opening, Options, Saver, Timer};
+use millstream_checkpoint::{JobToSave, Opened, Opening, Options, Saver, Timer, started_us};
 use millstream_contract::settings::{Exchange, SettingError};
 use millstream_contract::sink::Sink;
-use millstream_contract::{Result, Settings};
+use millstream_contract::{self as contract, Settings};
 use millstream_engine::{Job, Resume, Stats, Stopper};
 use millstream_sql::sql_type_name;
 
@@ -15,7 +15,7 @@ use super::planned::Planned;
 use crate::failure::Failure;
 use crate::session::Session;
 
-pub use millstream_checkpoint::{Kept, Manifest, Start, Verdict};
+pub use millstream_checkpoint::{CheckpointDirectory, Manifest, Start, Verdict};
 
 /// Where a job with checkpoints begins, as the user says for one run.
 #[derive(Debug, Clone, Default)]
@@ -73,7 +73,7 @@ impl Stopping {
 
     /// A job with checkpoints has ended well: its rows become visible. False for a job without
     /// checkpoints, whose sinks the caller publishes.
-    pub fn end(&self) -> Result<bool> {
+    pub fn end(&self) -> contract::Result<bool> {
         match &self.saver {
             Some(saver) => saver.end(self.stopper.marks()?).map(|()| true),
             None => Ok(false),
@@ -83,7 +83,7 @@ impl Stopping {
 
 impl Ready {
     /// Runs the job, and takes cuts meanwhile. As [`Job::run_and_keep`].
-    pub fn run(self) -> (Stats, Result<()>) {
+    pub fn run(self) -> (Stats, contract::Result<()>) {
         let Ready { job, stopping, every, .. } = self;
         let stopper = stopping.stopper.clone();
         let timer = stopping.saver.map(|saver| Timer::start(saver, stopper, every)).transpose();
@@ -95,6 +95,16 @@ impl Ready {
             }
             Err(error) => (Stats::default(), Err(error)),
         }
+    }
+}
+
+/// Fixes what `NOW()` means in the next query of a session: in a job that goes on from a
+/// checkpoint, the time at which it was started first.
+pub fn fix_start(session: &mut Session, beginning: &Beginning) {
+    if let Some(path) = &session.settings().checkpoint.path
+        && let Some(us) = started_us(&session.planner.path(path), beginning.start)
+    {
+        session.planner.set_start_time_us(us);
     }
 }
 
@@ -156,7 +166,7 @@ pub fn against(
     path: &Path,
     number: Option<u64>,
 ) -> Result<Vec<(String, Verdict)>, Failure> {
-    let kept = Kept::new(path)?;
+    let kept = CheckpointDirectory::new(path)?;
     let settings = planned.settings(session.settings());
     let job = JobToSave {
         plan: &planned.plan,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millstream_contract::sink::{Prepared, Sealed};
+use millstream_contract::table::{Position, SourceMarks, SplitMark};
 use millstream_store::disk::{CrashDisk, Fault};
 use millstream_store::*;
 

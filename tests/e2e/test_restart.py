@@ -1,0 +1,268 @@
+"""Checkpoints, as users meet them: stopping and going on, looking, edited queries, mistakes."""
+
+import json
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import harness
+
+SOURCE = """CREATE TABLE a (k BIGINT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
+    'connector' = 'file', 'path' = 'a.csv', 'format' = 'csv', 'follow' = 'true');
+CREATE TABLE o (s TIMESTAMP(3), k BIGINT, n BIGINT) WITH (
+    'connector' = 'file', 'path' = 'o', 'format' = 'csv', 'csv.header' = 'false');
+"""
+COUNT = "INSERT INTO o SELECT window_start, k, COUNT(*) FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), " \
+    "INTERVAL '{size}' SECOND)) GROUP BY window_start, window_end, k;"
+QUERY = SOURCE + COUNT.format(size=10)
+
+
+def lines(first: int, last: int) -> str:
+    """Ten records a second of event time, of three keys."""
+    return "".join(f"{n % 3},{n},2024-01-01 00:{n // 600:02}:{n // 10 % 60:02}.{n % 10}00\n" for n in range(first, last))
+
+
+class Restarted:
+    """A job that is started again and again."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.state = folder, folder / "state"
+        self.data = folder / "a.csv"
+        self.data.write_text("k,v,ts\n")
+
+    def add(self, first: int, last: int) -> None:
+        with self.data.open("a") as file:
+            file.write(lines(first, last))
+
+    def start(self, sql: str = QUERY, *words: object, every: str = "50ms") -> subprocess.Popen:
+        script = self.folder / "job.sql"
+        script.write_text(sql)
+        command = [harness.program(), "run", script, "--checkpoint", self.state, "--every", every, *words]
+        return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def rows(self) -> Counter:
+        return Counter(row for path in (self.folder / "o").glob("part-*") for row in path.read_text().splitlines())
+
+    def waits_for(self, rows: int) -> None:
+        """Until so many rows are visible."""
+        until = time.monotonic() + 30
+        while sum(self.rows().values()) < rows:
+            assert time.monotonic() < until, self.rows()
+            time.sleep(0.02)
+
+    def stops(self, job: subprocess.Popen, how: int) -> str:
+        job.send_signal(how)
+        _, said = job.communicate(timeout=60)
+        return said.decode()
+
+    def command(self, *words: object) -> harness.Run:
+        return harness.run("checkpoint", *words, stats=False)
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Restarted:
+    return Restarted(tmp_path)
+
+
+def expected(last: int, windows: int) -> Counter:
+    """The first windows of so many records."""
+    counts: Counter = Counter()
+    for n in range(last):
+        if n // 100 < windows:
+            counts[f"2024-01-01 00:{n // 600:02}:{n // 100 * 10 % 60:02}.000,{n % 3}"] += 1
+    return Counter(f"{key},{count}" for key, count in counts.items())
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_job_goes_on_where_it_was(restarted, how):
+    restarted.add(0, 1050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    said = restarted.stops(job, how)
+    assert "resumed" not in said
+    restarted.add(1050, 2050)
+    job = restarted.start(QUERY, "--workers", 3)
+    restarted.waits_for(60)
+    said = restarted.stops(job, signal.SIGKILL)
+    assert "resumed from checkpoint" in said, said
+    assert restarted.rows() == expected(2050, 20)
+
+
+def test_ctrl_c_takes_a_last_checkpoint(restarted):
+    restarted.add(0, 1050)
+    job = restarted.start(every="1 day")
+    deadline = time.monotonic() + 30
+    while not (restarted.folder / "o").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.5)
+    assert restarted.rows() == Counter()
+    restarted.stops(job, signal.SIGINT)
+    assert job.returncode == 130
+    assert restarted.rows() == expected(1050, 10)
+
+
+def test_a_job_that_has_ended_says_so(restarted):
+    restarted.add(0, 1050)
+    bounded = QUERY.replace(", 'follow' = 'true'", "")
+    job = restarted.start(bounded)
+    job.communicate(timeout=60)
+    assert job.returncode == 0
+    rows = restarted.rows()
+    assert rows == expected(1050, 11)
+    job = restarted.start(bounded)
+    _, said = job.communicate(timeout=60)
+    assert (job.returncode, restarted.rows()) == (0, rows)
+    assert "the job has ended" in said.decode() and "--fresh" in said.decode()
+    job = restarted.start(bounded, "--fresh")
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 0 and b"resumed" not in said
+    assert restarted.rows() == Counter({row: 2 * times for row, times in rows.items()})
+    numbers = [line.split()[0] for line in restarted.command("list", restarted.state).stdout.decode().splitlines()]
+    assert len(numbers) > 1, "those of the first run stay"
+
+
+def test_checkpoints_are_shown_verified_and_deleted(restarted):
+    restarted.add(0, 1050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    restarted.stops(job, signal.SIGINT)
+    listed = restarted.command("list", restarted.state).stdout.decode()
+    numbers = [int(line.split()[0]) for line in listed.splitlines()]
+    assert numbers == sorted(numbers) and 1 <= len(numbers) <= 3, listed
+    shown = restarted.command("show", restarted.state).stdout.decode()
+    for word in ("table a", "a.csv: 1,050 records", "stage", "output o"):
+        assert word in shown, shown
+    manifest = json.loads(restarted.command("show", restarted.state, "--json").stdout)
+    assert manifest["checkpoint"] == numbers[-1]
+    stage = manifest["stages"][0]["names"][0]
+    state = restarted.command("show", restarted.state, "--state", stage, "--format", "csv").stdout.decode()
+    # 50 records of the open window.
+    assert len(state.splitlines()) == 4 and "$" not in state, state
+    assert sum(int(line.split(",")[-1]) for line in state.splitlines()[1:]) == 50, state
+    verified = restarted.command("verify", restarted.state)
+    assert verified.code == 0 and verified.stdout.decode().count("is whole") == len(numbers)
+    file = restarted.state / manifest["stages"][0]["files"][0]["name"]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    verified = restarted.command("verify", restarted.state, numbers[-1])
+    assert verified.code == 1 and "damaged" in verified.stdout.decode() and file.name in verified.stdout.decode()
+    job = restarted.start()
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 1 and b"damaged" in said and b"--restore" in said, said
+    assert restarted.command("delete", restarted.state, numbers[-1]).code == 0
+    assert str(numbers[-1]) not in restarted.command("list", restarted.state).stdout.decode().split()
+
+
+def test_state_files_are_parquet(restarted):
+    import duckdb
+
+    restarted.add(0, 1050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    restarted.stops(job, signal.SIGINT)
+    rows = duckdb.sql(f"SELECT * FROM '{restarted.state}/state/*.parquet'").columns
+    assert "k" in rows, rows
+
+
+def test_an_edited_query_goes_on_where_state_fits(restarted):
+    restarted.add(0, 1050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    restarted.stops(job, signal.SIGINT)
+    script = restarted.folder / "job.sql"
+
+    def against(sql: str) -> harness.Run:
+        script.write_text(sql)
+        return harness.run("check", script, "--against", restarted.state, stats=False)
+
+    same = against(QUERY.replace("GROUP BY", "WHERE k >= 0 GROUP BY"))
+    assert same.code == 0 and "kept" in same.stdout.decode(), same.stderr
+    wider = SOURCE + COUNT.format(size=20)
+    changed = against(wider)
+    assert changed.code == 1 and "changed" in changed.stdout.decode() and "20000 ms" in changed.stdout.decode()
+    stage = changed.stdout.decode().split(":")[0]
+    job = restarted.start(wider)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 1 and f"--allow-new {stage}" in said.decode(), said
+    restarted.add(1050, 1450)
+    job = restarted.start(wider, "--allow-new", stage)
+    restarted.waits_for(33)
+    restarted.stops(job, signal.SIGINT)
+    # The open window has lost its first 50 records.
+    assert sum(int(row.split(",")[2]) for row in restarted.rows()) == 1000 + 350, restarted.rows()
+
+
+def test_another_jobs_checkpoints_are_refused(restarted):
+    restarted.add(0, 1050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    restarted.stops(job, signal.SIGINT)
+    other = QUERY.replace("TABLE a", "TABLE b")
+    job = restarted.start(other)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 1 and "is of another job, which reads a" in said.decode(), said
+
+
+def test_a_killed_job_is_started_again(restarted):
+    restarted.add(0, 1050)
+    job = restarted.start(QUERY, "--restart", 2)
+    restarted.waits_for(30)
+    for last, rows in ((2050, 60), (3050, 90)):
+        child = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, check=True).stdout.split()
+        subprocess.run(["kill", "-9", child[0].decode()], check=True)
+        restarted.add(last - 1000, last)
+        restarted.waits_for(rows)
+    child = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, check=True).stdout.split()
+    subprocess.run(["kill", "-9", child[0].decode()], check=True)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 1 and "3 times within an hour" in said.decode(), said
+    assert restarted.rows() == expected(3050, 30)
+
+
+def test_a_full_disk_does_not_end_the_job(restarted):
+    """The directory of checkpoints cannot be written for a while: rows wait, and come when it can."""
+    restarted.add(0, 1050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    state = restarted.state / "state"
+    state.rename(restarted.state / "away")
+    state.write_text("no directory")
+    restarted.add(1050, 2050)
+    time.sleep(0.5)
+    assert job.poll() is None
+    visible = restarted.rows()
+    state.unlink()
+    (restarted.state / "away").rename(state)
+    restarted.waits_for(60)
+    said = restarted.stops(job, signal.SIGINT)
+    assert visible == expected(1050, 10)
+    assert "cannot be written" in said and "is written, after" in said, said
+    assert restarted.rows() == expected(2050, 20)
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--fresh"], "say where they are with --checkpoint DIR"),
+    (["--restore", "3"], "say where they are with --checkpoint DIR"),
+    (["--checkpoint", "state", "--every", "1ms"], "10 ms to 1 day"),
+    (["--checkpoint", "state", "--restore", "7"], "it has no checkpoint 7"),
+    (["--checkpoint", "state", "--processes", "2"], "several processes has no checkpoints"),
+    (["--checkpoint", "state", "--fresh", "--restore", "7"], "cannot be used with"),
+])
+def test_mistakes_are_told(restarted, words, message):
+    script = restarted.folder / "job.sql"
+    script.write_text(QUERY.replace(", 'follow' = 'true'", ""))
+    done = harness.run("run", script, *words, stats=False, cwd=restarted.folder)
+    assert done.code in (1, 2) and message in done.stderr, done.stderr
+
+
+def test_two_jobs_of_a_script_are_refused(restarted):
+    script = restarted.folder / "job.sql"
+    script.write_text(QUERY.replace(", 'follow' = 'true'", "") + COUNT.format(size=20))
+    done = harness.run("run", script, "--checkpoint", restarted.state, stats=False)
+    assert done.code == 2 and "BEGIN STATEMENT SET" in done.stderr, done.stderr
