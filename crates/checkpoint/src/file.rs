@@ -7,8 +7,7 @@ use std::ops::Range;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use millstream_contract::{Error, Result};
-use millstream_operators::operator::Operator;
-use millstream_operators::operator::saved::{SavePoint, SavedBatch};
+use millstream_operators::operator::saved::SavedBatch;
 use millstream_store::{Checkpoints, StateFile, StateWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
@@ -38,11 +37,14 @@ struct Writing {
 }
 
 impl StageTarget<'_> {
-    /// Writes all state of an operator, a bounded piece at a time, and returns the files.
-    pub(crate) fn save(&self, operator: &mut dyn Operator) -> Saved<Vec<StateFile>> {
+    /// Writes the batches of an operator's state, and returns the files: one for each part.
+    pub(crate) fn save(
+        &self,
+        batches: impl Iterator<Item = Result<SavedBatch>>,
+    ) -> Saved<Vec<StateFile>> {
         let mut files: Vec<Writing> = Vec::new();
-        let mut at = SavePoint::default();
-        while let Some(SavedBatch { part, rows }) = operator.save(&mut at)? {
+        for batch in batches {
+            let SavedBatch { part, rows } = batch?;
             let known = files.iter().position(|file| file.part == part);
             let number = match known {
                 Some(number) => number,

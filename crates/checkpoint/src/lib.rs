@@ -2,8 +2,8 @@
 //!
 //! [`open`] finds the checkpoint from which a job goes on, makes visible what that checkpoint has
 //! prepared, and gives a [`Saver`]. The saver is the engine's [`millstream_engine::Checkpoints`]:
-//! it writes the state of each worker at a cut, publishes the manifest, and then makes the rows of
-//! the interval visible. A [`Timer`] asks for cuts.
+//! it copies the state of each worker at a cut, writes it while the job goes on, publishes the
+//! manifest, and then makes the rows of the interval visible. A [`Timer`] asks for cuts.
 //!
 //! **Promise.** Rows of an output that can be committed are visible exactly once, whatever crashes,
 //! and whenever: they become visible only after the manifest that names them is durable, and a job
@@ -14,11 +14,13 @@
 
 mod failing;
 mod file;
+mod held;
 mod look;
 mod opening;
 mod options;
 mod saver;
 mod timer;
+mod writer;
 
 pub use look::{CheckpointDirectory, Verdict};
 pub use millstream_store::Manifest;

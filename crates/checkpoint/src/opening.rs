@@ -16,7 +16,11 @@ use millstream_store::{Checkpoints, LocalStore, Manifest, Stage};
 use crate::failing::io;
 use crate::file::read;
 use crate::options::{Options, Start};
-use crate::saver::{Fixed, Restored, Saver, now_us};
+use crate::saver::{Restored, Saver};
+use crate::writer::{Fixed, now_us};
+
+/// State that waits to be written takes at most such a part of the job's memory.
+const HELD_PART: u64 = 8;
 
 /// A job that is to be saved.
 pub struct JobToSave<'a> {
@@ -111,7 +115,9 @@ pub fn open(
         keep: options.keep,
         tolerance: options.tolerance,
     };
-    let saver = Arc::new(Saver::new(fixed, from, next, Box::new(notice)));
+    // Copies of state are a small part of the job's memory, and not counted there.
+    let room = usize::try_from(job.settings.memory_bytes / HELD_PART).unwrap_or(usize::MAX);
+    let saver = Arc::new(Saver::new(fixed, from, next, room, Box::new(notice))?);
     Ok(Opening::Runs(Opened { resume, saver, remarks }))
 }
 

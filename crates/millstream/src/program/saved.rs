@@ -86,11 +86,15 @@ impl Ready {
     pub fn run(self) -> (Stats, contract::Result<()>) {
         let Ready { job, stopping, every, .. } = self;
         let stopper = stopping.stopper.clone();
+        let saver = stopping.saver.clone();
         let timer = stopping.saver.map(|saver| Timer::start(saver, stopper, every)).transpose();
         match timer {
             Ok(timer) => {
                 let (stats, result, remains) = job.run_and_keep();
                 drop((timer, remains));
+                if let Some(saver) = saver {
+                    saver.wait();
+                }
                 (stats, result)
             }
             Err(error) => (Stats::default(), Err(error)),

@@ -1,0 +1,257 @@
+//! Writing a cut into the store: its files, its manifest, and then the names of its output.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millstream_contract::sink::{Prepared, Sink};
+use millstream_contract::table::JobMarks;
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
+use millstream_engine::observe::CheckpointStatus;
+use millstream_engine::{CutTaken, StageIdentity};
+use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
+
+use crate::failing::{Failing, SaveError, Saved, io};
+use crate::file::{StageTarget, save_waiting};
+use crate::held::Held;
+
+/// How often publishing is tried again at the end of a job.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Partitions of the keys, for the files' entries: see [`StateFile::partitions`].
+const PARTITIONS: usize = 256;
+
+/// What does not change while a job runs.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    pub(crate) store: Checkpoints,
+    /// Tells runs apart.
+    pub(crate) attempt: String,
+    /// The job's text.
+    pub(crate) job: String,
+    pub(crate) first: u64,
+    pub(crate) started_us: i64,
+    pub(crate) stages: Vec<StageIdentity>,
+    /// Names of the outputs, and their sinks.
+    pub(crate) outputs: Vec<String>,
+    pub(crate) sinks: Vec<Arc<dyn Sink>>,
+    pub(crate) leaders: usize,
+    pub(crate) keep: usize,
+    pub(crate) tolerance: Duration,
+}
+
+/// Writes cuts into a store, one after the other.
+pub(crate) struct Writer {
+    pub(crate) fixed: Fixed,
+    progress: Mutex<Progress>,
+    /// For reports, which do not wait for the store: the status, and since when a cut is being
+    /// taken.
+    report: Mutex<(CheckpointStatus, Option<Instant>)>,
+    /// Is told of checkpoints that fail, and of the first that succeeds again.
+    notice: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+struct Progress {
+    /// By output: prepared rows that no durable manifest names.
+    waiting: Vec<Vec<Prepared>>,
+    failing: Failing,
+}
+
+/// A cut that is to be written.
+pub(crate) struct Work {
+    pub(crate) cut: CutTaken,
+    /// By stage: files that are written already.
+    pub(crate) files: Vec<Vec<StateFile>>,
+    /// State that is in memory.
+    pub(crate) held: Vec<Held>,
+    /// Why a file could not be written.
+    pub(crate) failed: Option<millstream_store::Error>,
+}
+
+impl Writer {
+    pub(crate) fn new(fixed: Fixed, notice: Box<dyn Fn(&str) + Send + Sync>) -> Writer {
+        let waiting = vec![Vec::new(); fixed.outputs.len()];
+        let progress = Mutex::new(Progress { waiting, failing: Failing::default() });
+        Writer { fixed, progress, report: Mutex::default(), notice }
+    }
+
+    /// Looks at, or changes, what is reported.
+    pub(crate) fn report<T>(
+        &self,
+        with: impl FnOnce(&mut CheckpointStatus, &mut Option<Instant>) -> T,
+    ) -> T {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, taking) = &mut *report;
+        with(status, taking)
+    }
+
+    /// Writes a cut. An error ends the job.
+    pub(crate) fn write(&self, work: Work) -> Result<()> {
+        let number = work.cut.number;
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        for (waiting, prepared) in progress.waiting.iter_mut().zip(&work.cut.prepared) {
+            waiting.push(prepared.clone());
+        }
+        match self.publish(&progress, work) {
+            Ok(()) => self.published(&mut progress, number),
+            Err(SaveError::Store(error)) if error.may_pass() => {
+                self.missed(&mut progress, number, &error)
+            }
+            Err(SaveError::Store(error)) => Err(io(&error)),
+            Err(SaveError::Job(error)) => Err(error),
+        }
+    }
+
+    /// Where the state of a stage in a worker goes.
+    pub(crate) fn target(&self, checkpoint: u64, stage: usize, leader: usize) -> StageTarget<'_> {
+        let partition = |leader: usize| (leader * PARTITIONS).div_ceil(self.fixed.leaders) as u32;
+        StageTarget {
+            store: &self.fixed.store,
+            checkpoint,
+            attempt: &self.fixed.attempt,
+            stage,
+            leader,
+            partitions: partition(leader)..partition(leader + 1),
+        }
+    }
+
+    /// Writes what is left of a cut, and its manifest.
+    fn publish(&self, progress: &Progress, work: Work) -> Saved<()> {
+        let Work { cut, mut files, held, failed } = work;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        for Held { stage, leader, batches } in held {
+            let target = self.target(cut.number, stage, leader);
+            files[stage].append(&mut target.save(batches.into_iter().map(Ok))?);
+        }
+        let mut stages = Vec::new();
+        let rows = self.fixed.stages.iter().zip(files).zip(cut.frontiers).zip(cut.layouts);
+        for (((stage, mut files), frontier_us), layout) in rows {
+            files.sort();
+            let identity = serde_json::to_value(&stage.identity)
+                .map_err(|error| Error::Internal(format!("a stage's identity: {error}")))?;
+            stages.push(Stage { names: stage.names.clone(), identity, layout, frontier_us, files });
+        }
+        let mut manifest = self.manifest(cut.number, false, &progress.waiting);
+        (manifest.sources, manifest.stages) = (cut.marks, stages);
+        let place = (cut.number, self.fixed.attempt.as_str());
+        for (number, (output, mark)) in manifest.outputs.iter_mut().zip(cut.outputs).enumerate() {
+            (output.limit, output.offset) = (mark.limit, mark.offset);
+            let waiting = save_waiting(&self.fixed.store, place, number, &mark.waiting)?;
+            output.waiting.extend(waiting);
+        }
+        self.report(|status, _| status.bytes = manifest.bytes());
+        Ok(self.fixed.store.publish(&manifest)?)
+    }
+
+    /// A manifest of everything but what a cut has.
+    fn manifest(&self, checkpoint: u64, ended: bool, waiting: &[Vec<Prepared>]) -> Manifest {
+        let fixed = &self.fixed;
+        let output = |(name, prepared): (&String, &Vec<Prepared>)| Output {
+            name: name.clone(),
+            prepared: prepared.clone(),
+            limit: None,
+            offset: 0,
+            waiting: Vec::new(),
+        };
+        Manifest {
+            format: FORMAT,
+            program: env!("CARGO_PKG_VERSION").into(),
+            checkpoint,
+            attempt: fixed.attempt.clone(),
+            job: fixed.job.clone(),
+            time_us: now_us(),
+            first: fixed.first,
+            started_us: fixed.started_us,
+            ended,
+            sources: JobMarks::default(),
+            stages: Vec::new(),
+            outputs: fixed.outputs.iter().zip(waiting).map(output).collect(),
+            counters: serde_json::Value::Null,
+        }
+    }
+
+    /// The manifest is durable: its rows become visible, and older checkpoints go.
+    fn published(&self, progress: &mut Progress, number: u64) -> Result<()> {
+        for (sink, waiting) in self.fixed.sinks.iter().zip(&mut progress.waiting) {
+            waiting.iter().try_for_each(|prepared| sink.commit(prepared))?;
+            waiting.clear();
+        }
+        let missed = progress.failing.ends();
+        if missed > 0 {
+            let missed = counted(missed, "checkpoint");
+            (self.notice)(&format!("checkpoint {number} is written, after {missed} that failed"));
+        }
+        self.report(|status, taking| {
+            (status.last, status.error) = (Some((number, now_us())), None);
+            status.written += 1;
+            status.duration_us = taking.map_or(0, |since| since.elapsed().as_micros() as u64);
+        });
+        tracing::info!(checkpoint = number, "a checkpoint is written");
+        match self.fixed.store.trim(self.fixed.first..=number, self.fixed.keep) {
+            // The next one tries again.
+            Err(error) => tracing::warn!(%error, "older checkpoints cannot be deleted"),
+            Ok(removed) => tracing::debug!(?removed, "older checkpoints are deleted"),
+        }
+        Ok(())
+    }
+
+    /// The checkpoint could not be written: the job goes on, unless that has lasted too long.
+    fn missed(
+        &self,
+        progress: &mut Progress,
+        number: u64,
+        error: &millstream_store::Error,
+    ) -> Result<()> {
+        let was_failing = progress.failing.is_failing();
+        if !progress.failing.missed(self.fixed.tolerance) {
+            return Err(io(error));
+        }
+        self.report(|status, _| {
+            status.failed += 1;
+            status.error = Some(error.to_string());
+        });
+        tracing::warn!(checkpoint = number, %error, "a checkpoint cannot be written");
+        if !was_failing {
+            (self.notice)(&format!(
+                "checkpoint {number} cannot be written, and the job goes on without it: {error}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Publishes the end of a job, whose sinks are finished, and makes its rows visible.
+    pub(crate) fn end(&self, number: u64, marks: JobMarks) -> Result<()> {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        for (sink, waiting) in self.fixed.sinks.iter().zip(&mut progress.waiting) {
+            waiting.push(sink.prepare(number)?);
+        }
+        let mut manifest = self.manifest(number, true, &progress.waiting);
+        manifest.sources = marks;
+        let since = Instant::now();
+        loop {
+            match self.fixed.store.publish(&manifest) {
+                Ok(()) => break,
+                Err(error) if error.may_pass() && since.elapsed() < self.fixed.tolerance => {
+                    self.missed(&mut progress, number, &error)?;
+                    std::thread::sleep(RETRY);
+                }
+                Err(error) => return Err(io(&error)),
+            }
+        }
+        self.published(&mut progress, number)
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("fixed", &self.fixed).finish_non_exhaustive()
+    }
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
