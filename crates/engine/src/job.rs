@@ -76,8 +76,9 @@ impl Stopper {
     }
 
     /// Takes a cut, with a number above those before. Workers stop for a moment between two records
-    /// and save their state ([`Checkpoints`]). False if a cut is being taken, or all input has been
-    /// read.
+    /// and save their state. Then the cut is complete ([`Checkpoints::complete`]), or else it is
+    /// given up, at the latest when the job ends ([`Checkpoints::given_up`]). False, and no cut, if
+    /// one is being taken, if all input has been read, or if the job has no [`Checkpoints`].
     pub fn cut(&self, number: u64) -> bool {
         self.0.begin_cut(number)
     }
@@ -242,7 +243,8 @@ impl Job {
         remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());
-        let outputs = Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake };
+        let outputs =
+            Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake, from };
         let gathers = outputs.open(sinks.clone(), &net, &budget)?;
         remarks.extend(sinks.iter().filter_map(|sink| sink.remark()));
         let (stages, edges) = compiled.into_stages(&settings, leaders);
@@ -342,6 +344,11 @@ impl Job {
 
     /// The end of the job: what it came to.
     pub(crate) fn close(&self, workers: &[Worker]) -> (Stats, Result<()>) {
+        if let (Some(cut), Some(checkpoints)) =
+            (self.shared.cuts.finish(), &self.shared.checkpoints)
+        {
+            checkpoints.given_up(cut);
+        }
         let result = match self.shared.take_error() {
             Some(error) => Err(error),
             None => self.finish(),

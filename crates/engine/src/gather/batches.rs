@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use arrow::array::RecordBatch;
+
 use super::queue::QueuedItem;
+use super::saved::Begun;
 use super::turns::{ChunkAt, Next, Turns};
 use crate::error::Error;
 use crate::order::Run;
@@ -17,12 +20,15 @@ pub(super) struct Batches {
     failed: BTreeMap<BatchPlace, Error>,
     /// By turn: the next batch.
     next: Vec<Next>,
+    /// By split: chunks of an earlier job, of which rows wait here or none do. Empty for a job that
+    /// begins.
+    begun: Vec<u64>,
 }
 
 impl Batches {
     pub(super) fn new(turns: &Turns) -> Batches {
         let next = vec![Next::default(); turns.len()];
-        Batches { waiting: BTreeMap::new(), failed: BTreeMap::new(), next }
+        Batches { waiting: BTreeMap::new(), failed: BTreeMap::new(), next, begun: Vec::new() }
     }
 
     /// The chunk whose rows come next of a turn.
@@ -58,6 +64,42 @@ impl Batches {
     /// Keeps the error behind the rows of a batch.
     pub(super) fn note_failed(&mut self, place: BatchPlace, error: Error) {
         self.failed.insert(place, error);
+    }
+
+    /// Whether an error waits.
+    pub(super) fn fail_later(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// The rows that wait, and the places of their batches.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (&BatchPlace, &RecordBatch)> {
+        let waiting = self.waiting.iter().map(|(place, (run, _))| (place, &run.rows));
+        waiting.filter(|(_, rows)| rows.num_rows() > 0)
+    }
+
+    /// Keeps rows of a chunk of an earlier job, the next after those that are kept.
+    pub(super) fn insert_saved(&mut self, sequence: u64, split: usize, run: Run) {
+        let place = |part| BatchPlace { sequence, split, part };
+        let parts = self.waiting.range(place(0)..=place(u64::MAX)).count();
+        self.waiting.insert(place(parts as u64), (run, false));
+    }
+
+    /// Goes on behind the chunks of an earlier job, whose rows are kept as far as they wait. Next
+    /// comes the first chunk that waits or has not come.
+    pub(super) fn resume(&mut self, turns: &Turns, begun: &Begun<'_>) {
+        for (turn, next) in self.next.iter_mut().enumerate() {
+            let splits = turns.splits(turn);
+            let at = |split: usize| splits.binary_search(&split).ok();
+            let waiting = self.waiting.keys().filter_map(|p| Some((p.sequence, at(p.split)?)));
+            let goes_on =
+                splits.iter().enumerate().filter(|(_, split)| begun.ended[**split].is_none());
+            let coming = goes_on.map(|(at, split)| (begun.chunks[*split], at));
+            *next = match waiting.chain(coming).min() {
+                Some((sequence, at)) => Next { sequence, at, ..Next::default() },
+                None => Next { is_over: true, ..Next::default() },
+            };
+        }
+        self.begun = begun.chunks.to_vec();
     }
 
     /// Passes to `queue` all items whose turn it is; `notices`, also the chunk that comes next.
@@ -113,7 +155,13 @@ impl Batches {
                 continue;
             }
             let place = BatchPlace { sequence, split, part: next.part };
-            let Some((run, last)) = self.waiting.remove(&place) else { return };
+            let Some((run, last)) = self.waiting.remove(&place) else {
+                if self.begun.get(split).is_none_or(|begun| sequence >= *begun) {
+                    return;
+                }
+                (next.at, next.part) = (next.at + 1, 0);
+                continue;
+            };
             (next.at, next.part) = match last {
                 true => (next.at + 1, 0),
                 false => (next.at, next.part + 1),

@@ -3,8 +3,8 @@
 /// Rows that are still to be left out, and how many of those behind them are wanted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
-    skip: u64,
-    left: Option<u64>,
+    pub(super) skip: u64,
+    pub(super) left: Option<u64>,
 }
 
 impl Limit {

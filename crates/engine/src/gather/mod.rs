@@ -21,6 +21,7 @@ mod packs;
 mod queue;
 mod records;
 mod remote;
+mod saved;
 mod sort;
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,6 @@ use crate::order::{Order, Run};
 use crate::sink::{RowOrder, Sink};
 use ahead::{Ahead, Requested};
 use batches::Batches;
-use limit::Limit;
 use millstream_operators::budget::Budget;
 use millstream_operators::event_time::{BEGINNING, END};
 use packs::FiredRuns;
@@ -45,6 +45,7 @@ use queue::{Queue, Waiting};
 pub(crate) use output::{GatheredOutput, Role};
 pub(crate) use packs::OutputWindow;
 pub(crate) use records::BatchRows;
+pub(crate) use saved::Begun;
 pub(crate) use turns::{ChunkAt, Turns};
 
 /// Collects the rows of an output.
@@ -83,14 +84,13 @@ struct GatherState {
     ahead: Ahead,
     /// Chunks that processes have no room without.
     requested: Requested,
+    /// All workers stand at a cut: nothing is queued.
+    stands: bool,
 }
 
 impl Gather {
     pub(crate) fn new(output: GatheredOutput, sink: Arc<dyn Sink>, budget: Arc<Budget>) -> Gather {
-        let limit = match &output.sort {
-            Some(sort) => Limit::new(sort.offset, sort.limit),
-            None => Limit::new(output.offset, output.limit),
-        };
+        let limit = output.limits();
         // Which rows a LIMIT lets through must not depend on who is first.
         let ordered = sink.order() == RowOrder::Deterministic || !limit.is_all();
         let stages = output.stages.len();
@@ -108,6 +108,7 @@ impl Gather {
                 written: vec![BEGINNING; stages],
                 ahead: Ahead::new(stages, &output.turns),
                 requested: Requested::new(&output.turns),
+                stands: false,
             }),
             waiting: Waiting::default(),
             rows: AtomicU64::new(0),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
+use super::limit::Limit;
 use super::turns::Turns;
 use crate::edges::Root;
 use crate::network::{Head, Kind, Net};
@@ -69,6 +70,14 @@ impl GatheredOutput {
     pub(super) fn windowing_of(&self, input: usize) -> Option<&Windowing> {
         let Some(Root::Stage(stage)) = self.inputs.get(input) else { return None };
         Some(&self.stages[self.place_of(*stage)?].1)
+    }
+
+    /// LIMIT and OFFSET.
+    pub(super) fn limits(&self) -> Limit {
+        match &self.sort {
+            Some(sort) => Limit::new(sort.offset, sort.limit),
+            None => Limit::new(self.offset, self.limit),
+        }
     }
 
     /// Whether the result has an order of its own, for which all of its rows must be there.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 
 use super::output::GatheredOutput;
@@ -118,6 +118,14 @@ impl GatheredOutput {
         let time = |row| times.at(row).map_or(i64::MAX, |time| within.of(time));
         let each = (0..rows.num_rows()).map(time);
         with_column(&rows, TIME, Arc::new(Int64Array::from_iter_values(each)))
+    }
+
+    /// Rows of a window, with the values that the additional column had.
+    pub(super) fn on_way_again(&self, rows: RecordBatch, times: &ArrayRef) -> Result<RecordBatch> {
+        match self.order_within() {
+            Some(_) => with_column(&rows, TIME, times.clone()),
+            None => Ok(rows),
+        }
     }
 
     /// The windows of rows on their way.

@@ -105,6 +105,19 @@ impl Queue {
         self.note(waiting);
     }
 
+    /// Whether no item waits, and nobody writes.
+    pub(super) fn is_still(&self) -> bool {
+        self.items.is_empty() && !matches!(self.pen, Pen::Taken)
+    }
+
+    /// The rows still to come; `None` if they are not known now.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        match self.pen {
+            Pen::Free(limit) => Some(limit),
+            Pen::Taken | Pen::Lost => None,
+        }
+    }
+
     /// Gives the pen to a worker, unless another has it.
     pub(super) fn take_pen(&mut self, waiting: &Waiting) -> Option<Limit> {
         let Pen::Free(part) = self.pen else { return None };

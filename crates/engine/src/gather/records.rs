@@ -92,6 +92,9 @@ impl Gather {
     }
 
     fn queue_waiting(&self, state: &mut GatherState, ended: &[Option<u64>]) {
+        if state.stands {
+            return;
+        }
         let GatherState { batches, queue, .. } = state;
         let notices = matches!(self.output.role, Role::Coordinator(_));
         let mut push = |item| queue.push(item, &self.waiting);

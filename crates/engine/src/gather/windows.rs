@@ -15,7 +15,7 @@ use millstream_operators::windowing::WindowId;
 
 impl Gather {
     /// A window of an input.
-    fn window(&self, input: usize, id: WindowId) -> Result<OutputWindow> {
+    pub(super) fn window(&self, input: usize, id: WindowId) -> Result<OutputWindow> {
         let unknown = || Error::Internal(format!("rows of a window of input {input}"));
         let windowing = self.output.windowing_of(input).ok_or_else(unknown)?;
         Ok(OutputWindow { fires_at: windowing.fires_at(id), input, id })

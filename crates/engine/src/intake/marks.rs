@@ -1,6 +1,10 @@
 //! Where the splits of a source begin.
 
-use crate::table::{SourceMarks, Split, SplitMark};
+use std::collections::BTreeSet;
+use std::task::Waker;
+
+use crate::error::Result;
+use crate::table::{Position, SourceMarks, Split, SplitMark, SplitPoll};
 use millstream_operators::event_time::BEGINNING;
 
 /// The names under which tables stand in [`JobMarks`].
@@ -11,6 +15,33 @@ pub(crate) fn table_names<'n>(names: impl Iterator<Item = &'n str> + Clone) -> V
             before => format!("{name}.{}", before + 1),
         };
     names.clone().enumerate().map(numbered).collect()
+}
+
+/// A split that had ended when an earlier job stood at a cut, and is there no more. Its rows may
+/// wait for their turn, and it must not be read if it comes back.
+struct Gone(String, Position);
+
+impl Split for Gone {
+    fn name(&self) -> &str {
+        &self.0
+    }
+    fn position(&self) -> Position {
+        self.1.clone()
+    }
+    fn poll_next(&mut self, _: i64, _: &Waker) -> Result<SplitPoll> {
+        Ok(SplitPoll::Ended)
+    }
+}
+
+/// The splits of an earlier job that had ended, and are there no more.
+pub(super) fn gone(splits: &[Box<dyn Split>], from: Option<&SourceMarks>) -> Vec<Box<dyn Split>> {
+    let there: BTreeSet<&str> = splits.iter().map(|split| split.name()).collect();
+    let known = from.iter().flat_map(|from| &from.splits);
+    let gone = known.filter(|(name, mark)| mark.ended && !there.contains(name.as_str()));
+    let split = |(name, mark): (&String, &SplitMark)| -> Box<dyn Split> {
+        Box::new(Gone(name.clone(), mark.position.clone()))
+    };
+    gone.map(split).collect()
 }
 
 /// Where each split of a source begins. A split that the earlier job did not have begins with the

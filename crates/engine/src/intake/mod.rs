@@ -43,6 +43,9 @@ pub(crate) use notices::Notices;
 pub(crate) use source::Origin;
 pub(crate) use take::Offer;
 
+/// The table of a split, as in [`JobMarks`], and the split's number there.
+pub(crate) type SplitName = (String, u32);
+
 /// All splits of a job.
 pub(crate) struct Intake {
     sources: Vec<SourceIn>,
@@ -147,12 +150,16 @@ impl Intake {
         let mut states_of_sources = Vec::new();
         for origin in origins {
             let source = sources.len();
-            let Origin { name, about, bounded, live, splits: its, from, preparer, .. } = origin;
+            let Origin { name, about, bounded, live, splits: mut its, from, preparer, .. } = origin;
             let Origin { idle_timeout_us, windowings, group, .. } = origin;
             let low = from.as_ref().map_or(BEGINNING, |from| from.low_us);
             states_of_sources.push(SourceState::new(place.processes, low));
+            its.extend(marks::gone(&its, from.as_ref()));
             let marks = marks::of(&its, from);
-            for (split, mark) in its.into_iter().zip(marks) {
+            let mut marked: Vec<_> = its.into_iter().zip(marks).collect();
+            // Rows come in this order, whatever the order in which splits are opened now.
+            marked.sort_by_key(|(_, mark)| mark.number);
+            for (split, mark) in marked {
                 let sharing = match split.sharing() {
                     // There is one clock for each split.
                     Sharing::ByChunk if preparer.has_clock() => Sharing::Whole,
@@ -211,6 +218,19 @@ impl Intake {
             None => name.clone(),
         };
         self.splits.iter().map(described).collect()
+    }
+
+    /// The tables of all splits and their numbers, as in the marks.
+    pub(crate) fn split_names(&self) -> Vec<SplitName> {
+        let tables = table_names(self.sources.iter().map(|source| source.name.as_str()));
+        let state = self.lock();
+        let splits = self.splits.iter().zip(&state.splits);
+        splits.map(|(split, s)| (tables[split.source].clone(), s.number())).collect()
+    }
+
+    /// By split: chunks up to the last one of which a batch has been taken.
+    pub(crate) fn chunks_taken(&self) -> Vec<u64> {
+        self.lock().splits.iter().map(|split| split.taken).collect()
     }
 
     /// The marks of all splits that this process reads, before the first record that no worker has

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::compile::Compiled;
+use crate::checkpoint::Resume;
 use crate::edges::{Feeds, Root};
 use crate::error::{Error, Result};
-use crate::gather::{Gather, GatheredOutput, Role, Turns};
+use crate::gather::{Begun, Gather, GatheredOutput, Role, Turns};
 use crate::intake::{Intake, Origin, table_names};
 use crate::network::Net;
 use crate::plan::{Operator, Plan, Source};
@@ -101,6 +102,7 @@ pub(super) struct Outputs<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) settings: &'a Settings,
     pub(super) intake: &'a Intake,
+    pub(super) from: &'a Resume,
 }
 
 impl Outputs<'_> {
@@ -173,7 +175,14 @@ impl Outputs<'_> {
             role,
             one_writer,
         };
-        Ok(Gather::new(output, sink, budget.clone()))
+        let gather = Gather::new(output, sink, budget.clone());
+        if !self.from.marks.is_empty() {
+            let (names, chunks) = (self.intake.split_names(), self.intake.chunks_taken());
+            let ended = self.intake.ended_splits();
+            let begun = Begun { names: &names, chunks: &chunks, ended: &ended };
+            gather.resume(self.from.outputs.get(gather.output()), &begun)?;
+        }
+        Ok(gather)
     }
 
     /// Whose turn it is among the splits of all sources whose records come to an output.

@@ -2,7 +2,7 @@
 //! those behind it.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
@@ -16,6 +16,9 @@ pub(crate) struct Cuts {
 
 #[derive(Debug)]
 struct CutState {
+    /// A worker has ended, or the job has: no cut begins any more.
+    closed: bool,
+    workers: usize,
     /// The number of the cut.
     number: u64,
     /// By stage and worker: how many epochs the worker had ended when it sealed the stage.
@@ -30,6 +33,8 @@ impl Cuts {
     /// For so many stages and workers.
     pub(crate) fn new(stages: usize, workers: usize) -> Cuts {
         let state = CutState {
+            closed: false,
+            workers,
             number: 0,
             sealed: vec![vec![None; workers]; stages],
             fired: vec![vec![None; workers]; stages],
@@ -86,7 +91,7 @@ impl Cuts {
     pub(crate) fn note_saved(&self) -> bool {
         let mut state = self.lock();
         state.saved += 1;
-        state.saved == state.sealed.first().map_or(1, Vec::len)
+        state.saved == state.workers
     }
 
     /// By stage: up to where all workers have fired. Leaders are at the same place, as all complete
@@ -100,9 +105,30 @@ impl Cuts {
         state.fired.iter().map(frontier).collect()
     }
 
-    pub(super) fn begin(&self, number: u64) {
-        self.lock().number = number;
-        self.begun.store(true, Release);
+    /// Begins a cut, unless one is being taken, or none can be any more.
+    pub(super) fn begin(&self, number: u64) -> bool {
+        let mut state = self.lock();
+        let begins = !state.closed && !self.has_begun();
+        if begins {
+            state.number = number;
+            self.begun.store(true, Release);
+        }
+        begins
+    }
+
+    /// A worker has nothing left to do. Whether it may end: not while a cut is being taken. No cut
+    /// begins after that.
+    pub(crate) fn may_end(&self) -> bool {
+        let mut state = self.lock();
+        state.closed |= !self.has_begun();
+        state.closed
+    }
+
+    /// The job has ended: the cut that will not be completed, if there is one.
+    pub(crate) fn finish(&self) -> Option<u64> {
+        let mut state = self.lock();
+        state.closed = true;
+        self.begun.swap(false, AcqRel).then_some(state.number)
     }
 
     pub(super) fn end(&self) {

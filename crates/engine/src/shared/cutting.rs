@@ -9,35 +9,48 @@ impl Shared {
     /// Begins a cut with a number above those before; not while another one is being taken, nor
     /// when all input has been read. Whether it has begun.
     pub(crate) fn begin_cut(&self, number: u64) -> bool {
-        // At the end workers may be gone already.
-        if self.cuts.has_begun() || !self.intake.has_more() {
-            return false;
+        let begins =
+            self.checkpoints.is_some() && self.intake.has_more() && self.cuts.begin(number);
+        if begins {
+            self.intake.begin_cut();
         }
-        self.cuts.begin(number);
-        self.intake.begin_cut();
-        true
+        begins
     }
 
     /// All workers have saved their state: outputs end their interval, the cut is handed over, and
     /// the job goes on.
     pub(crate) fn complete_cut(&self) -> Result<()> {
-        let number = self.cuts.number();
-        let prepare = |gather: &Gather| gather.sink().prepare(number);
-        let prepared = self.gathers.iter().map(prepare).collect::<Result<_>>()?;
-        let (marks, frontiers) = (self.intake.marks()?, self.cuts.frontiers()?);
-        if let Some(checkpoints) = &self.checkpoints {
-            checkpoints.complete(CutTaken {
-                number,
-                started_us: self.started_us,
-                marks,
-                frontiers,
-                layouts: self.layouts.clone(),
-                outputs: vec![OutputMark::default(); self.gathers.len()],
-                prepared,
-            })?;
-        }
-        self.cuts.end();
+        let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        let completed = match self.gathers.iter().any(Gather::fails_later) {
+            true => {
+                checkpoints.given_up(self.cuts.number());
+                Ok(())
+            }
+            false => checkpoints.complete(self.cut_taken()?),
+        };
+        self.gathers.iter().for_each(Gather::go_on);
         self.intake.end_cut();
-        Ok(())
+        self.cuts.end();
+        // A split may have ended meanwhile, and a worker may have waited with its end.
+        self.queue_batches();
+        self.wake_all();
+        completed
+    }
+
+    fn cut_taken(&self) -> Result<CutTaken> {
+        let number = self.cuts.number();
+        let names = self.intake.split_names();
+        let outputs = self.gathers.iter().map(|gather| gather.mark(&names));
+        let outputs: Vec<OutputMark> = outputs.collect::<Result<_>>()?;
+        let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
+        Ok(CutTaken {
+            number,
+            started_us: self.started_us,
+            marks: self.intake.marks()?,
+            frontiers: self.cuts.frontiers()?,
+            layouts: self.layouts.clone(),
+            outputs,
+            prepared: prepared.collect::<Result<_>>()?,
+        })
     }
 }

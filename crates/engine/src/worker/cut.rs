@@ -5,6 +5,7 @@ use super::{StageState, Step, Worker};
 use crate::delivery::Seal;
 use crate::edges::Root;
 use crate::error::Result;
+use crate::gather::Gather;
 use crate::shared::Shared;
 
 impl Worker {
@@ -47,8 +48,8 @@ impl Worker {
             }
         }
         if !shared.cuts.all_fired()
-            || shared.needs_writer()
             || self.saved == Some(shared.cuts.number())
+            || !shared.gathers.iter().all(Gather::stand)
         {
             return Ok(Some(self.pause(stages, None)));
         }
@@ -103,9 +104,13 @@ impl Worker {
             }
         }
         self.saved = Some(number);
-        if shared.cuts.note_saved() {
-            shared.complete_cut()?;
+        match shared.cuts.note_saved() {
+            true => shared.complete_cut(),
+            // While this worker wrote, others could not save.
+            false => {
+                shared.wake_others(self.context.id);
+                Ok(())
+            }
         }
-        Ok(())
     }
 }

@@ -185,7 +185,10 @@ impl Worker {
             return Ok(step);
         }
         let fires = self.blocked.iter().any(Option::is_some);
-        if !fires && self.delivery.is_over(&self.context, stages) {
+        if !fires
+            && self.delivery.is_over(&self.context, stages)
+            && self.context.shared.cuts.may_end()
+        {
             return Ok(self.end(stages));
         }
         let step = self.take_input(stages, tight)?;

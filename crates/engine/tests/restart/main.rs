@@ -1,0 +1,264 @@
+//! Tests of cuts: a job that is stopped at any moment, and goes on from its last cut, gives the
+//! rows of a job that was never stopped, each once, and in the same order if its output has one.
+//! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
+
+mod kept;
+mod queries;
+mod reading;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use arrow::array::{ArrayRef, Int64Array, StringArray};
+use arrow::record_batch::RecordBatch;
+use kept::{Kept, Rows};
+use millstream_contract::plan::{Plan, Session, Window};
+use millstream_contract::sink::{RowOrder, Sink};
+use millstream_contract::table::{JobMarks, SourceMarks};
+use millstream_contract::{Error, Result, Settings};
+use millstream_engine::{Job, OutputMark, Resume, Stats, waiting_schema};
+use queries::Query;
+use reading::{Control, read};
+use support::*;
+
+/// Sums over all seeds of what must have happened.
+#[derive(Debug, Default)]
+struct Sums {
+    cuts: AtomicU64,
+    given_up: AtomicU64,
+    waited: [AtomicU64; 3],
+    /// Jobs that went on with a part of a LIMIT, with another packing than was planned, and without
+    /// splits that had ended.
+    limited: AtomicU64,
+    packed: AtomicU64,
+    gone: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Sums {
+    fn add(&self, kept: &Kept) {
+        self.cuts.fetch_add(kept.completed.load(Relaxed), Relaxed);
+        self.given_up.fetch_add(kept.given_up.load(Relaxed), Relaxed);
+        for (sum, more) in self.waited.iter().zip(&kept.waited) {
+            sum.fetch_add(more.load(Relaxed), Relaxed);
+        }
+    }
+
+    fn note_resumed(&self, from: &Resume, plan: &Plan, goes: bool) {
+        let limits = from.outputs.iter().any(|mark| mark.limit.is_some_and(|limit| limit > 0));
+        self.limited.fetch_add(limits.into(), Relaxed);
+        let packed = !from.layouts.is_empty() && from.layouts != plan.layouts();
+        self.packed.fetch_add(packed.into(), Relaxed);
+        let ended = from.marks.values().flat_map(|of| of.splits.values()).any(|mark| mark.ended);
+        self.gone.fetch_add((goes && ended).into(), Relaxed);
+    }
+}
+
+/// The rows of a job that is not stopped, by output.
+fn uninterrupted(plan: &Plan, settings: &Settings) -> Result<Vec<Vec<String>>> {
+    let kept = Arc::new(Kept::new(plan.outputs.len()));
+    let orders = vec![RowOrder::Deterministic; plan.outputs.len()];
+    let plan = read(plan.clone(), &Control::none(&kept), &JobMarks::new(), (false, false));
+    Job::new(&plan, settings, sinks(&kept, &orders))?.run().1?;
+    Ok(kept.rows())
+}
+
+fn sinks(kept: &Arc<Kept>, orders: &[RowOrder]) -> Vec<Arc<dyn Sink>> {
+    let sink = |(output, order): (usize, &RowOrder)| -> Arc<dyn Sink> {
+        Arc::new(Rows { kept: kept.clone(), output, order: *order })
+    };
+    orders.iter().enumerate().map(sink).collect()
+}
+
+/// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
+fn simulate(seed: u64, sums: &Sums) -> Stats {
+    let mut random = Random::new(seed);
+    let Query { plan, what, lateness_ms } = Query::any(&mut random);
+    let what = format!("seed {seed}: {what}\n{}", repeat(seed, "restart"));
+    let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 4, lateness_ms) };
+    let expected = uninterrupted(&packed(plan.clone(), random.below(1 << 30)), &settings);
+    let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic, RowOrder::Deterministic]);
+    let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
+
+    let kept = Arc::new(Kept::new(plan.outputs.len()));
+    let mut sum = Stats::default();
+    let mut stops = random.below(6);
+    let result = loop {
+        let next = random.below(1 << 30);
+        let control = Arc::new(Control {
+            stopper: Mutex::default(),
+            kept: kept.clone(),
+            random: Mutex::new(Random::new(next)),
+            looks_of_cut: random.pick(&[1, 3, 20, 100]),
+            looks_of_stop: if stops > 0 { random.pick(&[5, 50]) } else { 0 },
+        });
+        let from = kept.resume.lock().unwrap().clone();
+        // The first job numbers the splits.
+        let reversed = !from.marks.is_empty() && random.below(2) == 0;
+        let goes = random.below(2) == 0;
+        let plan = packed(plan.clone(), random.below(1 << 30));
+        let plan = read(plan, &control, &from.marks, (reversed, goes));
+        let settings = drawn_settings(&mut random, 4, lateness_ms);
+        let settings = Settings { simulate: Some(next), ..settings };
+        sums.note_resumed(&from, &plan, goes);
+        kept.begin();
+        let sinks = sinks(&kept, &orders);
+        let job = Job::resume(&plan, &settings, sinks, &from, Some(kept.clone()));
+        let job = job.unwrap_or_else(|e| panic!("{what}: {e}"));
+        let stopper = job.stopper();
+        *control.stopper.lock().unwrap() = Some(stopper.clone());
+        let (stats, result) = job.run();
+        sum.add_process(&stats);
+        // The job holds the control.
+        *control.stopper.lock().unwrap() = None;
+        assert!(!stopper.cut(u64::MAX), "{what}: a cut of a job that has ended");
+        let begun = kept.begun.load(Relaxed);
+        assert_eq!(kept.ended(), begun, "{what}: cuts that nobody hears of");
+        match result {
+            Err(Error::Interrupted) => stops -= 1,
+            other => break other,
+        }
+    };
+    sums.add(&kept);
+    let expected = match (expected, result) {
+        (Ok(expected), Ok(())) => expected,
+        (Err(expected), Err(error)) => {
+            assert_eq!(error.to_string(), expected.to_string(), "{what}");
+            sums.failed.fetch_add(1, Relaxed);
+            return sum;
+        }
+        (expected, result) => panic!("{what}: {result:?} for {:?}", expected.err()),
+    };
+    for ((mut rows, mut expected), order) in kept.rows().into_iter().zip(expected).zip(orders) {
+        if order == RowOrder::Any {
+            rows.sort();
+            expected.sort();
+        }
+        same_rows(&rows, &expected, &what);
+    }
+    sum
+}
+
+#[test]
+fn simulated_jobs_go_on_from_their_last_cut() {
+    let sums = Sums::default();
+    let (seeds, sum) = run_seeds(600, |seed| simulate(seed, &sums));
+    let count = |sum: &AtomicU64| sum.load(Relaxed);
+    happened(
+        seeds,
+        &[
+            ("cuts", count(&sums.cuts)),
+            ("cuts given up", count(&sums.given_up)),
+            ("rows of records that waited", count(&sums.waited[0])),
+            ("rows of windows that waited", count(&sums.waited[1])),
+            ("rows that waited for the end", count(&sums.waited[2])),
+            ("parts of a LIMIT", count(&sums.limited)),
+            ("other packings", count(&sums.packed)),
+            ("splits that were gone", count(&sums.gone)),
+            ("errors", count(&sums.failed)),
+            ("merges", sum.merges),
+        ],
+    );
+}
+
+/// Whenever a cut is asked for, also while workers end: it is completed, or refused, and the job
+/// ends well.
+#[test]
+fn threads_end_well_while_cuts_are_asked_for() {
+    let (mut completed, mut refused) = (0, 0);
+    for round in 0..100 {
+        let mut random = Random::new(round);
+        let data = records(&mut random, 3, 400, 60);
+        let memory = table(&data, &mut random, 50);
+        let plan = match round % 2 {
+            0 => passing(memory, None),
+            _ => query(memory, Some(500), 1000),
+        };
+        let settings = Settings { workers: 1 + round as usize % 4, ..Settings::default() };
+        let expected = uninterrupted(&plan, &settings).unwrap();
+        let kept = Arc::new(Kept::new(1));
+        let control = Control::none(&kept);
+        let plan = read(plan, &control, &JobMarks::new(), (false, false));
+        let sinks = sinks(&kept, &[RowOrder::Deterministic]);
+        let job = Job::resume(&plan, &settings, sinks, &Resume::default(), Some(kept.clone()));
+        let job = job.unwrap();
+        let stopper = job.stopper();
+        let result = thread::scope(|scope| {
+            let running = scope.spawn(|| job.run().1);
+            while !running.is_finished() {
+                control.cut(&stopper);
+                thread::yield_now();
+            }
+            running.join().unwrap()
+        });
+        result.unwrap_or_else(|e| panic!("round {round}: {e}"));
+        assert_eq!(kept.given_up.load(Relaxed), 0, "round {round}");
+        assert_eq!(kept.completed.load(Relaxed), kept.begun.load(Relaxed), "round {round}");
+        assert_eq!(kept.rows(), expected, "round {round}");
+        completed += kept.completed.load(Relaxed);
+        refused += u64::from(!stopper.cut(u64::MAX));
+    }
+    assert!(completed > 100 && refused == 100, "{completed} cuts, {refused} refused");
+}
+
+/// A job that has no place for its cuts takes none.
+#[test]
+fn a_job_without_checkpoints_takes_no_cut() {
+    let plan = passing(table(&[], &mut Random::new(1), 1), None);
+    let kept = Arc::new(Kept::new(1));
+    let job = Job::new(&plan, &Settings::default(), sinks(&kept, &[RowOrder::Any])).unwrap();
+    assert!(!job.stopper().cut(1));
+}
+
+/// Numbers and rows that do not fit the query are refused.
+#[test]
+fn marks_of_another_query_are_refused() {
+    let mut random = Random::new(1);
+    let data = records(&mut random, 1, 1, 1);
+    let memory = table(&data, &mut random, 1);
+    let refused = |plan: &Plan, layout: &[(&str, i64)], waiting: Vec<RecordBatch>| {
+        let layout = layout.iter().map(|(name, number)| (name.to_string(), *number));
+        let marks = SourceMarks { low_us: 0, splits: [].into() };
+        let from = Resume {
+            marks: [("events".to_string(), marks)].into(),
+            layouts: vec![layout.collect()],
+            outputs: vec![OutputMark { waiting, ..OutputMark::default() }],
+            ..Resume::default()
+        };
+        let sinks = sinks(&Arc::new(Kept::new(1)), &[RowOrder::Deterministic]);
+        let job = Job::resume(plan, &Settings::default(), sinks, &from, None);
+        job.expect_err("a mark that does not fit").to_string()
+    };
+    let tumbling = query(memory.clone(), Some(1000), 0);
+    let sessions = windowed(memory.clone(), Window::Session(Session::new(1000, 2)), 0);
+    let numbers =
+        [(&tumbling, "windows_in_slice", 0), (&tumbling, "slices_of_gap", 4), (&sessions, "x", 1)];
+    for (plan, name, number) in numbers {
+        let error = refused(plan, &[(name, number)], vec![]);
+        assert!(error.contains(&format!("{name} = {number}")), "{error}");
+    }
+    let passing = passing(memory.clone(), None);
+    let record = &memory.splits[0][0];
+    let waiting = |source: Option<&str>, numbers: [Option<i64>; 5]| {
+        let source: ArrayRef = Arc::new(StringArray::from(vec![source]));
+        let number = |number| -> ArrayRef { Arc::new(Int64Array::from(vec![number])) };
+        let places = [source].into_iter().chain(numbers.map(number));
+        let columns = record.columns().iter().cloned().chain(places).collect();
+        RecordBatch::try_new(waiting_schema(&passing.stages[0].output), columns).unwrap()
+    };
+    let (events, none) = (Some("events"), [None; 5]);
+    for (rows, message) in [
+        (record.clone(), "saved rows of"),
+        (waiting(None, none), "saved rows that belong nowhere"),
+        (waiting(events, [Some(7), None, None, None, None]), "saved rows that belong nowhere"),
+        (waiting(None, [Some(0), Some(0), None, None, None]), "saved rows that belong nowhere"),
+        (waiting(events, [Some(7), Some(0), None, None, None]), "of a split that is not there"),
+        (waiting(None, [None, None, Some(0), Some(0), None]), "rows of a window of input 0"),
+    ] {
+        let error = refused(&passing, &[], vec![rows]);
+        assert!(error.contains(message), "{error}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Queries that are stopped and resumed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type};
+use millstream_contract::expr::{Evaluate, Expr};
+use millstream_contract::plan::{Cumulate, Hop, Operator, Plan, Sort, SortKey, Window};
+use millstream_contract::{Error, Result};
+
+use crate::support::chain::Chain;
+use crate::support::graph::Graph;
+use crate::support::joins::Case;
+use crate::support::sessions::SessionCase;
+use crate::support::*;
+
+/// A query over tables in memory.
+pub(crate) struct Query {
+    pub(crate) plan: Plan,
+    /// For messages.
+    pub(crate) what: String,
+    pub(crate) lateness_ms: i64,
+}
+
+/// The amount, of which one value cannot be evaluated.
+#[derive(Debug)]
+struct Not(i64);
+
+impl fmt::Display for Not {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not({})", self.0)
+    }
+}
+
+impl Evaluate for Not {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let amounts = batch.column(3);
+        match amounts.as_primitive::<Int64Type>().iter().flatten().any(|amount| amount == self.0) {
+            false => Ok(amounts.clone()),
+            true => Err(Error::Evaluation {
+                expression: self.to_string(),
+                message: "this amount".into(),
+                frame: String::new(),
+                help: String::new(),
+            }),
+        }
+    }
+    fn data_type(&self) -> &DataType {
+        &DataType::Int64
+    }
+}
+
+impl Query {
+    /// Everything about it is drawn at random.
+    pub(crate) fn any(random: &mut Random) -> Query {
+        match random.below(10) {
+            0 => {
+                let case = SessionCase::any(random);
+                let plan = case.plan(random);
+                Query { plan, what: case.to_string(), lateness_ms: case.lateness_ms }
+            }
+            1 => {
+                let case = Case::any(random);
+                let (plan, what) = (case.plan(), format!("{case:?}"));
+                Query { plan, what, lateness_ms: case.lateness_ms }
+            }
+            2 => {
+                let chain = Chain::any(random);
+                let splits = 1 + random.below(3) as usize;
+                let data = records(random, splits, 300, 60);
+                let plan = chain.plan(table(&data, random, 20));
+                Query { plan, what: format!("{chain:?}"), lateness_ms: chain.lateness_ms }
+            }
+            3..=5 => {
+                let graph = Graph::any(random);
+                let (plan, what) = (graph.plan(), format!("{graph:?}"));
+                Query { plan, what, lateness_ms: graph.lateness_ms }
+            }
+            _ => Query::of_one_stage(random),
+        }
+    }
+
+    /// Records that are passed on, windows and groups, with and without LIMIT and ORDER BY.
+    fn of_one_stage(random: &mut Random) -> Query {
+        let splits = 1 + random.below(4) as usize;
+        let per_split = random.pick(&[1, 40, 400, 900]);
+        let keys = random.pick(&[1, 5, 60, 100_000]);
+        let data = records(random, splits, per_split, keys);
+        let batch_rows = random.pick(&[1, 20, 300]);
+        let memory = table(&data, random, batch_rows);
+        let delay_us = random.pick(&[0, 1, 100_000, 4_999_999]);
+        let hop = Hop { slide_us: 500_000, size_us: 2_000_000, offset_us: 3000 };
+        let cumulate = Cumulate { step_us: 300_000, size_us: 1_500_000, offset_us: 0 };
+        let (some, offset) = (random.pick(&[None, Some(7), Some(150)]), random.pick(&[0, 0, 90]));
+        let shape = random.below(6);
+        let mut plan = match shape {
+            0 | 1 => passing(memory, some),
+            2 => query(memory, random.pick(&[None, Some(50), Some(1000)]), delay_us),
+            3 => windowed(memory, Window::Hop(hop), delay_us),
+            4 => windowed(memory, Window::Cumulate(cumulate), delay_us),
+            _ => query(memory, Some(random.pick(&[50, 1000])), delay_us),
+        };
+        let stage = &mut plan.stages[0];
+        match &mut stage.operator {
+            Operator::Stateless { limit, offset: skip } => {
+                *skip = offset;
+                let project = stage.inputs[0].project.as_mut();
+                if let (Some(project), Some(_), 0) = (project, limit, random.below(2)) {
+                    let failing = random.below(1000) as i64 - 500;
+                    project.columns[3] = Expr::Computed(Arc::new(Not(failing)));
+                }
+            }
+            // The first windows, each in an order of its own.
+            _ if shape == 5 => {
+                let key = |column, descending| SortKey { column, descending, nulls_first: false };
+                let keys = vec![key(0, false), key(3, true)];
+                let visible = stage.output.fields().len();
+                let sort = Sort { keys, visible, limit: some, offset, each_window: true };
+                plan.outputs[0].sort = Some(sort);
+            }
+            _ => {}
+        }
+        let lateness_ms = random.pick(&[0, 0, 700]);
+        let what = format!("shape {shape}, limit {some:?} and offset {offset}");
+        Query { plan, what, lateness_ms }
+    }
+}
