@@ -165,6 +165,10 @@ impl Table for ChannelTable {
         false
     }
 
+    fn check_resumable(&self) -> Result<()> {
+        Err(Error::not_resumable("channel"))
+    }
+
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         if options.from.values().any(|from| !from.is_beginning()) {
             return Err(Error::Data {

@@ -80,6 +80,15 @@ impl<'a> Options<'a> {
         self.table.base_dir.join(given.strip_prefix("file://").unwrap_or(given))
     }
 
+    /// Where the names of splits start that are paths: at the directory of the SQL file, unless a
+    /// path is given from the root on.
+    pub(crate) fn base(&self, given: &str) -> &'a Path {
+        match Path::new(given.strip_prefix("file://").unwrap_or(given)).is_absolute() {
+            true => Path::new(""),
+            false => &self.table.base_dir,
+        }
+    }
+
     /// Where such a path starts, for messages.
     pub(crate) fn start(&self, given: &str) -> &'static str {
         let given = given.strip_prefix("file://").unwrap_or(given);

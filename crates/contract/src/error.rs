@@ -143,6 +143,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// Refusal of an input that comes only once, where a job has to be resumable.
+    pub fn not_resumable(place: &str) -> Error {
+        Error::Io {
+            place: place.to_string(),
+            message: "its records come only once, so a job with checkpoints cannot read it: \
+                      resumed after a crash, the job would miss records"
+                .into(),
+            help: "write the records to a file and read that, with 'follow' = 'true' if it grows; \
+                   or run the job without checkpoints"
+                .into(),
+        }
+    }
+
     /// Whether the error is about the contents of some records.
     pub fn is_of_records(&self) -> bool {
         matches!(self, Error::Evaluation { .. } | Error::TooMuchText { .. })

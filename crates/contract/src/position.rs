@@ -1,6 +1,6 @@
 //! Positions of splits, from which reading can go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
@@ -57,6 +57,12 @@ impl SourceMarks {
     pub fn positions(&self) -> Positions {
         let position = |(name, mark): (&String, &SplitMark)| (name.clone(), mark.position.clone());
         self.splits.iter().map(position).collect()
+    }
+
+    /// The splits without more records.
+    pub fn ended(&self) -> BTreeSet<String> {
+        let ended = self.splits.iter().filter(|(_, mark)| mark.ended);
+        ended.map(|(name, _)| name.clone()).collect()
     }
 }
 

@@ -62,6 +62,10 @@ pub struct Manner {
     pub endless: bool,
     /// The job ends many intervals, and no row is to be visible before the commit of its interval.
     pub intervals: bool,
+    /// The job goes on from a checkpoint of an earlier job, which may have been killed. What the
+    /// checkpoint names as prepared is committed before any process opens its sink. Other rows that
+    /// the earlier job left unfinished come again: opening the sink removes these rows.
+    pub resumes: bool,
 }
 
 /// Number of the interval of a job that has no other.
@@ -86,7 +90,8 @@ pub struct Prepared {
 pub struct Sealed {
     /// Name until the commit.
     pub from: String,
-    /// Name after the commit.
+    /// Name after the commit. The same as `from`, if the rows are to be shown later: those of a job
+    /// that overwrites ([`Manner::overwrites`]), before the job's end.
     pub to: String,
 }
 
@@ -128,8 +133,9 @@ pub trait Sink: Send + Sync + Debug {
     /// Ends an interval: seals the rows since the interval before, so that they outlast a crash and
     /// grow no further, and returns the sealed parts. Later rows belong to the next interval. The
     /// end of a job is the end of its last interval. `interval` is a number above those of all
-    /// intervals that the job, or the job before its restart, has committed. A sink that was not
-    /// opened, since another process's sink took its rows, has nothing to seal.
+    /// intervals that the job, or the job before its restart, has committed. If the job overwrites,
+    /// the parts are those of all intervals so far. A sink that was not opened, since another
+    /// process's sink took its rows, has nothing to seal.
     fn prepare(&self, interval: u64) -> Result<Prepared> {
         Ok(Prepared { interval, sealed: Vec::new() })
     }

@@ -5,7 +5,7 @@
 //! a worker. Its reader hands out *chunks*, in order and cheaply. Decoding a chunk into a record
 //! batch is a pure function that workers may run at the same time on different chunks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +39,15 @@ pub trait Table: Send + Sync + Debug {
     /// The input, if it can be read only once: afterwards its data are gone for other tables too.
     fn read_once(&self) -> Option<ReadOnce> {
         None
+    }
+    /// Whether another run of the program can go on in the middle of this table, from the positions
+    /// of its splits. A job with checkpoints is refused a table that cannot.
+    ///
+    /// # Errors
+    ///
+    /// The reason, and what to do instead.
+    fn check_resumable(&self) -> Result<()> {
+        self.read_once().map_or(Ok(()), |once| Err(Error::not_resumable(&once.name)))
     }
     /// Begins to open an input that may have to wait, as a pipe waits for its writer, and returns
     /// this table with the begun input; `None` if the table need not wait. All tables of a job are
@@ -104,7 +113,8 @@ pub struct ReadOnce {
 pub struct OpenOptions {
     /// Rows a batch should have at most.
     pub batch_rows: usize,
-    /// The job's start time, microseconds since the epoch, the same for every split.
+    /// The job's start time, microseconds since the epoch, the same for every split. A resumed job
+    /// has the start time of the first.
     pub start_time_us: i64,
     /// Number of workers, of all processes: a hint for how finely to cut chunks, never for the
     /// number of splits.
@@ -116,7 +126,9 @@ pub struct OpenOptions {
     /// By split name: the position where reading begins, from [`Split::position`]. Other splits
     /// begin with their first records.
     pub from: Positions,
-    /// The names of splits in `from`.
+    /// The splits of `from` that have no more records: their inputs need not be there.
+    pub ended: BTreeSet<String>,
+    /// The names of splits in `from` and `ended`.
     pub shown: ShownName,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
@@ -142,6 +154,7 @@ impl OpenOptions {
             process: 0,
             processes: 1,
             from: Positions::new(),
+            ended: BTreeSet::new(),
             shown: ShownName::default(),
             pruning: Pruning::default(),
             conditions: Vec::new(),
@@ -171,10 +184,9 @@ impl OpenOptions {
         self.from.get(&self.shown.of(name)).cloned().unwrap_or_default()
     }
 
-    /// The same options for a table of which only this split is opened, at a position.
-    pub fn at(&self, name: &str, position: Position) -> OpenOptions {
-        let from = Positions::from([(self.shown.of(name), position)]);
-        OpenOptions { from, ..self.clone() }
+    /// Whether the split of this name has no more records.
+    pub fn has_ended(&self, name: &str) -> bool {
+        self.ended.contains(&self.shown.of(name))
     }
 }
 
@@ -239,7 +251,8 @@ pub struct Extent {
 /// An ordered sequence of records.
 pub trait Split: Send {
     /// Name of the split, for messages and positions: a path, or `generator ysb, shard 3`. Unique
-    /// within the table, and the same from one start to the next, whatever other splits there are.
+    /// within the table, and the same from one start to the next, whatever other splits there are
+    /// and wherever the program is started: a path is relative to the directory of the SQL file.
     fn name(&self) -> &str;
     /// How much there is, for example in bytes, if all processes of a job have to find as much.
     fn extent(&self) -> Option<u64> {

@@ -89,6 +89,10 @@ impl<W: Words + 'static> Table for Wrapped<W> {
         Some(ReadOnce { id, name: self.words.place(name) })
     }
 
+    fn check_resumable(&self) -> Result<()> {
+        self.inner.check_resumable().map_err(|e| self.words.error(e))
+    }
+
     fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
         Some(self.around(self.inner.begin(options)?))
     }

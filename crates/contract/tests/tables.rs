@@ -216,6 +216,7 @@ fn by_default_splits_are_all_there() {
         }
     }
     let table = hidden(Arc::new(Plain(Growing::default())));
+    table.check_resumable().unwrap();
     assert_eq!(table.added_splits(&|_| false).unwrap(), AddedSplits::Never);
     table.committed(&Positions::from([("any".to_string(), position(1))])).unwrap();
 }

@@ -340,6 +340,9 @@ mod tests {
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 4);
         let SplitPoll::Pending { retry_at_us } = waits else { panic!("it does not wait") };
         assert_eq!(retry_at_us, Some(1_040_000));
+        // Another run goes on there, with the start time of the first.
+        let (more, _) = read(&mut *open(&table, 8, &[4]).remove(0), 1_059_999);
+        assert_eq!(more.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
         let (batches, ends) = read(&mut *split, 9_000_000);
         let sizes: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
         assert_eq!(sizes, [8, 8, 8, 2]);

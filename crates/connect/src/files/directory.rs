@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use millstream_contract::sink::Sealed;
 use millstream_contract::{Error, Result};
 
+use super::output::sync;
 use crate::text::write_error;
 
 /// Beginning of a file's name, before the numbers of process and worker.
@@ -81,6 +82,13 @@ pub(super) fn names(partition: &str, name: &str) -> Sealed {
     }
 }
 
+/// The name that a sealed file gets in the end.
+pub(super) fn final_name(unfinished: &str) -> String {
+    let (partition, name) = unfinished.rsplit_once('/').unwrap_or(("", unfinished));
+    let name = name.strip_prefix('.').unwrap_or(name);
+    names(partition, name.strip_suffix(UNFINISHED).unwrap_or(name)).to
+}
+
 impl Directory {
     /// Makes the directory, if it is not there.
     pub(super) fn make(&self) -> Result<()> {
@@ -91,7 +99,10 @@ impl Directory {
                 help: format!("results are written as {PART}* files into a directory: name one"),
             });
         }
-        fs::create_dir_all(&self.path).map_err(|error| self.failed(&error))
+        let is_new = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let new: Vec<&Path> = self.path.ancestors().take_while(is_new).collect();
+        fs::create_dir_all(&self.path).map_err(|error| self.failed(&error))?;
+        new.iter().filter_map(|path| path.parent()).try_for_each(sync_directory)
     }
 
     /// Finds out what former jobs have left, before this process writes its first file.
@@ -131,6 +142,27 @@ impl Directory {
         found.unfinished.sort();
         found.complete.sort();
         Ok(found)
+    }
+
+    /// Removes the unfinished files that [`Directory::find`] has found, except for those of a
+    /// process that has locked the directory: that process may be going to commit its sealed files.
+    pub(super) fn sweep(&self, found: &mut FormerFiles, process: usize) -> Result<()> {
+        let unfinished = std::mem::take(&mut found.unfinished);
+        for path in unfinished {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let of = numbers(&final_name(name)).map_or(process, |numbers| numbers.0);
+            match of != process && self.is_locked(of) {
+                true => found.unfinished.push(path),
+                false => self.clear(&path)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a running job has locked the directory for a process.
+    fn is_locked(&self, process: usize) -> bool {
+        let lock = self.left(&self.lock_path(process));
+        lock.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
     /// Names a few files, within the directory.
@@ -289,21 +321,23 @@ impl Directory {
     /// Gives sealed files their final names, which outlast a crash from then on. Doing so again
     /// changes nothing.
     pub(super) fn commit(&self, sealed: &[Sealed]) -> Result<()> {
-        let mut changed: BTreeSet<PathBuf> = BTreeSet::new();
         for Sealed { from, to } in sealed {
-            let (from, to) = (self.within(from)?, self.within(to)?);
-            give_name(&from, &to)?;
-            // Each of these directories may be new.
-            let above = to.ancestors().skip(1).take_while(|path| path.starts_with(&self.path));
-            changed.extend(above.map(Path::to_path_buf));
-            let parent = self.path.parent().filter(|path| !path.as_os_str().is_empty());
-            changed.extend(parent.map(Path::to_path_buf));
+            give_name(&self.within(from)?, &self.within(to)?)?;
         }
-        let sync = |path: &PathBuf| {
-            let synced = File::open(path).and_then(|directory| directory.sync_all());
-            synced.map_err(|error| write_error(&path.display().to_string(), &error))
-        };
-        changed.iter().rev().try_for_each(sync)
+        self.sync(sealed)
+    }
+
+    /// From now on the names of files outlast a crash, with the directories in which they are.
+    pub(super) fn sync(&self, sealed: &[Sealed]) -> Result<()> {
+        let mut changed: BTreeSet<PathBuf> = BTreeSet::new();
+        for Sealed { to, .. } in sealed {
+            // Each of these directories may be new.
+            let path = self.within(to)?;
+            let above = path.ancestors().skip(1).take_while(|path| path.starts_with(&self.path));
+            changed.extend(above.map(Path::to_path_buf));
+            changed.extend(self.path.parent().map(Path::to_path_buf));
+        }
+        changed.iter().rev().try_for_each(|path| sync_directory(path))
     }
 
     /// Marks the partitions that have files; all files have their final names by now.
@@ -324,7 +358,7 @@ impl Directory {
                 io::ErrorKind::AlreadyExists => Ok(()),
                 _ => Err(error),
             });
-            let synced = made.and_then(|()| File::open(partition)?.sync_all());
+            let synced = made.and_then(|()| sync(&File::open(partition)?, partition));
             synced.map_err(|error| write_error(&path.display().to_string(), &error))?;
         }
         Ok(())
@@ -355,6 +389,12 @@ fn numbers(name: &str) -> Option<(usize, usize, u64)> {
     let (process, worker) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let number = parts.next().map_or(Some(0), |number| number.parse().ok())?;
     parts.next().is_none().then_some((process, worker, number))
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let synced = File::open(path).and_then(|directory| sync(&directory, path));
+    synced.map_err(|error| write_error(&path.display().to_string(), &error))
 }
 
 /// Locks a file for as long as it is open.
@@ -414,82 +454,4 @@ fn busy(path: &Path) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn directory(name: &str) -> Directory {
-        let name = format!("millstream-directory-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        _ = fs::remove_dir_all(&path);
-        let made = Directory { path, depth: 1, marker: None };
-        made.make().unwrap();
-        made
-    }
-
-    fn written(directory: &Directory, partition: &str, name: &str) -> Sealed {
-        let sealed = names(partition, name);
-        let (_, file) = directory.create(&sealed).unwrap();
-        io::Write::write_all(&mut &file, name.as_bytes()).unwrap();
-        sealed
-    }
-
-    #[test]
-    fn committing_again_is_harmless_at_any_point() {
-        let directory = directory("again");
-        let sealed = [written(&directory, "a=1", "part-0-0-0"), written(&directory, "", "part-1")];
-        let (from, to) = (directory.path.join(&sealed[0].from), directory.path.join(&sealed[0].to));
-        // As a crash between the two steps leaves it.
-        fs::hard_link(&from, &to).unwrap();
-        for _ in 0..3 {
-            directory.commit(&sealed).unwrap();
-            assert_eq!(fs::read_to_string(&to).unwrap(), "part-0-0-0");
-            assert_eq!(fs::read_to_string(directory.path.join("part-1")).unwrap(), "part-1");
-            assert!(!from.exists());
-        }
-        fs::remove_file(&to).unwrap();
-        let error = directory.commit(&sealed).unwrap_err().to_string();
-        assert!(
-            error.contains("a=1/.part-0-0-0.inprogress: it was sealed, and is gone"),
-            "{error}"
-        );
-        fs::remove_dir_all(&directory.path).unwrap();
-    }
-
-    #[test]
-    fn nothing_outside_is_named() {
-        let directory = directory("outside");
-        for name in ["../x", "/tmp/x", "a/../../x"] {
-            let sealed = [Sealed { from: name.into(), to: "part-0".into() }];
-            let error = directory.commit(&sealed).unwrap_err().to_string();
-            assert!(error.contains("is no file in this directory"), "{error}");
-        }
-        fs::remove_dir_all(&directory.path).unwrap();
-    }
-
-    #[test]
-    fn what_is_there_is_found_in_partitions_too() {
-        let directory = directory("found");
-        written(&directory, "a=1", ".x");
-        written(&directory, "a=1", "part-0-0-7");
-        written(&directory, "a=2", "part-1-0-7");
-        written(&directory, "", "part-0-1");
-        directory.commit(&[written(&directory, "a=3", "part-0-0-1")]).unwrap();
-        fs::write(directory.path.join("part-00000-c1f2.parquet"), "").unwrap();
-        let found = directory.find(0).unwrap();
-        assert_eq!((found.next(0, 0), found.next(0, 1), found.next(0, 2)), (8, 1, 0));
-        let left = ".part-0-1.inprogress, a=1/.part-0-0-7.inprogress, a=2/.part-1-0-7.inprogress";
-        assert_eq!(directory.named(&found.unfinished), left);
-        assert_eq!(directory.named(&found.complete), "a=3/part-0-0-1, part-00000-c1f2.parquet");
-        // A file locked by a job belongs to that job.
-        let locked = File::open(&found.unfinished[2]).unwrap();
-        locked.lock().unwrap();
-        assert_eq!(directory.find(0).unwrap().unfinished.len(), 2);
-        assert!(directory.find(1).unwrap_err().to_string().contains("another job is writing it"));
-        directory.remove(&found, true).unwrap();
-        let kept = directory.find(0).unwrap();
-        // The partition has no new file.
-        assert_eq!(directory.named(&kept.complete), "a=3/part-0-0-1");
-        assert!(kept.unfinished.is_empty() && found.unfinished[2].exists());
-        fs::remove_dir_all(&directory.path).unwrap();
-    }
-}
+mod tests;

@@ -25,6 +25,12 @@
 //! named when the next job begins, and removed when that job has ended well. A job writes only to
 //! its own files.
 //!
+//! **Jobs with checkpoints** end many intervals. When `prepare` returns, the files of the interval
+//! and their names are synced; `commit` renames them and syncs the directories. A resumed job first
+//! commits what its checkpoint names, and removes other unfinished files when it opens the
+//! directory, unless a running job has them: then opening and committing fail. With `INSERT
+//! OVERWRITE` all files keep their unfinished names until the end of the job.
+//!
 //! **Memory.** Rows of Parquet and Arrow files wait until there are enough for a row group or a
 //! batch. All waiting rows of a process take at most an eighth of the setting `memory`, at most 128
 //! MB, or a megabyte per worker; beyond that, the largest file's rows are written early. This
@@ -62,20 +68,24 @@ mod parquet;
 mod partition;
 mod rolling;
 #[cfg(test)]
+mod synced;
+#[cfg(test)]
 mod tests;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_contract::sink::{Manner, Prepared, RowOrder, Sink, Writers};
+use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_contract::table::TableOptions;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::directory::{FormerFiles, Lock};
+use self::directory::{FormerFiles, Lock, final_name};
 use self::options::Settings;
 pub(crate) use self::options::{ask_written, check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
@@ -105,6 +115,18 @@ pub struct FileSink {
     settings: Settings,
     manner: OnceLock<Manner>,
     opened: OnceLock<OpenSink>,
+    own: Mutex<OwnFiles>,
+}
+
+/// Files of this job and of the job that it goes on from.
+#[derive(Debug, Default)]
+struct OwnFiles {
+    /// Final names of files that were committed before this sink was opened.
+    committed: BTreeSet<PathBuf>,
+    /// Where rows replace what is there: unfinished names of all sealed files, within the
+    /// directory, and whether the last row has come, so that the files can be shown.
+    held: BTreeSet<String>,
+    ended: bool,
 }
 
 /// Parts that exist once the job has begun.
@@ -129,8 +151,34 @@ impl FileSink {
     ///
     /// [`Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<FileSink> {
-        let (manner, opened) = (OnceLock::new(), OnceLock::new());
-        Ok(FileSink { settings: Settings::from_options(table)?, manner, opened })
+        let (manner, opened, own) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Ok(FileSink { settings: Settings::from_options(table)?, manner, opened, own })
+    }
+
+    fn own(&self) -> MutexGuard<'_, OwnFiles> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files of former jobs.
+    fn found(&self, process: usize) -> Result<FormerFiles> {
+        let directory = &self.settings.directory;
+        let (mut found, own) = (directory.find(process)?, self.own());
+        let held: BTreeSet<PathBuf> =
+            own.held.iter().map(|name| directory.path.join(name)).collect();
+        found.complete.retain(|path| !own.committed.contains(path));
+        found.unfinished.retain(|path| !held.contains(path));
+        Ok(found)
+    }
+
+    /// Takes note of files of an earlier job that this one goes on from.
+    fn take_over(&self, prepared: &Prepared) {
+        let mut own = self.own();
+        for Sealed { from, to } in &prepared.sealed {
+            match from == to {
+                true => drop(own.held.insert(from.clone())),
+                false => drop(own.committed.insert(self.settings.directory.path.join(to))),
+            }
+        }
     }
 
     fn manner(&self) -> Manner {
@@ -139,6 +187,10 @@ impl FileSink {
 
     fn workers(&self) -> &[Mutex<Worker>] {
         self.opened.get().map_or(&[], |opened| &opened.workers)
+    }
+
+    fn seal_all(&self) -> Result<()> {
+        self.workers().iter().try_for_each(|worker| locked(worker).seal_all())
     }
 
     /// Settings common to all workers of a job.
@@ -179,7 +231,11 @@ impl Sink for FileSink {
             }
             false => Some(directory.lock(writers.process)?),
         };
-        let found = directory.find(writers.process)?;
+        let mut found = self.found(writers.process)?;
+        // With OVERWRITE only the coordinator knows which files are still wanted.
+        if self.manner().resumes && (writers.process == 0 || !self.manner().overwrites) {
+            directory.sweep(&mut found, writers.process)?;
+        }
         let new = |worker| {
             let next = found.next(writers.process, worker);
             let mut new = Worker::new(common.clone(), writers.process, worker, next);
@@ -220,6 +276,7 @@ impl Sink for FileSink {
                 (counted(complete.len() as u64, "file"), directory.named(complete));
             match (complete.is_empty(), self.manner().overwrites, directory.depth) {
                 (true, ..) => {}
+                (_, false, _) if self.manner().resumes => {}
                 (_, false, _) => {
                     remarks.push(format!("{files} of former jobs stay beside the new ones"))
                 }
@@ -252,23 +309,51 @@ impl Sink for FileSink {
     }
 
     fn finish(&self) -> Result<()> {
-        self.workers().iter().try_for_each(|worker| locked(worker).seal_all())
+        self.seal_all()?;
+        self.own().ended = true;
+        Ok(())
     }
 
     fn prepare(&self, interval: u64) -> Result<Prepared> {
-        self.finish()?;
+        self.seal_all()?;
         let sealed = self.workers().iter().flat_map(|worker| locked(worker).take_sealed());
-        Ok(Prepared { interval, sealed: sealed.collect() })
+        let mut sealed: Vec<Sealed> = sealed.collect();
+        let Manner { intervals, overwrites, .. } = self.manner();
+        if intervals {
+            // A checkpoint will name them before they are committed.
+            self.settings.directory.sync(&sealed)?;
+        }
+        if intervals && overwrites {
+            let mut own = self.own();
+            own.held.extend(sealed.drain(..).map(|sealed| sealed.from));
+            let to = |from: &String| if own.ended { final_name(from) } else { from.clone() };
+            let held = own.held.iter();
+            sealed = held.map(|from| Sealed { from: from.clone(), to: to(from) }).collect();
+        }
+        Ok(Prepared { interval, sealed })
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {
-        self.settings.directory.commit(&prepared.sealed)
+        let directory = &self.settings.directory;
+        let mut lock = None;
+        if self.opened.get().is_none() && !prepared.sealed.is_empty() {
+            // The job that has prepared them may be running.
+            lock = directory.path.is_dir().then(|| directory.lock(0)).transpose()?;
+            self.take_over(prepared);
+        }
+        let shown = prepared.sealed.iter().filter(|sealed| sealed.from != sealed.to);
+        directory.commit(&shown.cloned().collect::<Vec<_>>())?;
+        drop(lock);
+        Ok(())
     }
 
     fn mark(&self) -> Result<()> {
-        let directory = &self.settings.directory;
-        if let Some(opened) = self.opened.get() {
-            directory.remove(&opened.found, self.manner().overwrites)?;
+        let (directory, manner) = (&self.settings.directory, self.manner());
+        match self.opened.get() {
+            Some(opened) => directory.remove(&opened.found, manner.overwrites)?,
+            // The job had ended when it was killed.
+            None if manner.resumes => directory.remove(&self.found(0)?, manner.overwrites)?,
+            None => {}
         }
         directory.mark()
     }

@@ -3,12 +3,21 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_contract::{Error, Result};
 
 use crate::text::write_error;
+
+/// From now on the bytes of a file, or the names in a directory, outlast a crash.
+#[cfg_attr(not(test), expect(unused_variables, reason = "tests take note of the path"))]
+pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    super::synced::note(path);
+    file.sync_all()
+}
 
 /// Handle of a file for its writers.
 #[derive(Debug, Clone)]
@@ -46,7 +55,8 @@ impl Output {
 
     /// From now on what was written outlasts a crash.
     pub(super) fn sync(&self) -> Result<()> {
-        self.0.file.sync_all().map_err(|error| write_error(&self.0.place, &error))
+        let synced = sync(&self.0.file, Path::new(&self.0.place));
+        synced.map_err(|error| write_error(&self.0.place, &error))
     }
 
     /// The file's own error, if there was one; else the format's error.

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use millstream_contract::Result;
-use millstream_contract::sink::{ONLY_INTERVAL, Prepared, Sink, Writers};
+use millstream_contract::sink::{Manner, ONLY_INTERVAL, Prepared, Sink, Writers};
 use millstream_contract::table::{Connectors, TableOptions};
 
 use super::FileSink;
+use super::synced::{self, Synced};
 use crate::Registry;
 
 const ONE: Writers = Writers::alone();
@@ -319,4 +320,53 @@ fn partitions_that_cannot_be_are_explained() {
     let sink = opened(&folder, &["s"], &[]);
     let error = sink.write(0, &rows(&[(1, &long)]), true).unwrap_err().to_string();
     assert!(error.contains("longer than a file's name may be"), "{error}");
+}
+
+/// When `prepare` returns, a checkpoint may name the files: their bytes and their names are on the
+/// disk. When `commit` returns, so are their final names.
+#[test]
+fn what_is_prepared_and_what_is_committed_is_synced() {
+    for by in [&["s"][..], &[]] {
+        let folder = Folder::new(&format!("synced-{}", by.len()));
+        let sink = sink(&Folder(folder.0.join("deep")), by, &[("sink.rolling-policy.rows", "2")]);
+        assert!(sink.expect(Manner { intervals: true, ..Manner::default() }));
+        synced::take();
+        sink.open(&rows(&[]).schema(), ONE).unwrap();
+        let has = |all: &[Synced], path: &Path, name: &str| {
+            let mut of_path = all.iter().filter(|synced| synced.path == path);
+            of_path.any(|synced| synced.names.iter().any(|found| found == name))
+        };
+        let parent = folder.0.parent().unwrap();
+        let own = folder.0.file_name().unwrap().to_str().unwrap();
+        let made = synced::take();
+        assert!(has(&made, &folder.0, "deep") && has(&made, parent, own), "{made:?}");
+        sink.write(0, &rows(&[(1, "a"), (2, "b"), (3, "a"), (4, "a")]), true).unwrap();
+        let prepared = sink.prepare(1).unwrap();
+        let all = synced::take();
+        let path = |name: &String| folder.0.join("deep").join(name);
+        let split = |name: &String| {
+            let path = path(name);
+            (path.parent().unwrap().to_path_buf(), path.file_name().unwrap().display().to_string())
+        };
+        assert!(prepared.sealed.len() > 1);
+        for sealed in &prepared.sealed {
+            let (directory, name) = split(&sealed.from);
+            let bytes = fs::metadata(path(&sealed.from)).unwrap().len();
+            let of_file = |synced: &&Synced| synced.path == path(&sealed.from);
+            assert_eq!(
+                all.iter().rfind(of_file).map(|synced| synced.bytes),
+                Some(bytes),
+                "{all:?}"
+            );
+            assert!(has(&all, &directory, &name), "{name}: {all:?}");
+            let partition = directory.file_name().unwrap().to_str().unwrap();
+            assert!(has(&all, directory.parent().unwrap(), partition), "{partition}: {all:?}");
+        }
+        sink.commit(&prepared).unwrap();
+        let all = synced::take();
+        for sealed in &prepared.sealed {
+            let (directory, name) = split(&sealed.to);
+            assert!(has(&all, &directory, &name), "{name}: {all:?}");
+        }
+    }
 }

@@ -136,8 +136,8 @@ fn schema_of(format: FormatKind, file: &OneFile) -> Result<(SchemaRef, Vec<(Stri
         return Err(read_once(&file.name));
     }
     let (schema, unknown): (Schema, _) = match format {
-        FormatKind::Parquet => parquet::schema_of(file.input()?.0, file.name.clone())?,
-        FormatKind::Arrow => ipc::schema_of(file.input()?.0, file.name.clone())?,
+        FormatKind::Parquet => parquet::schema_of(file.input()?, file.name.clone())?,
+        FormatKind::Arrow => ipc::schema_of(file.input()?, file.name.clone())?,
         _ => {
             return Err(Error::Data {
                 place: file.name.to_string(),

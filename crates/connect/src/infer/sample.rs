@@ -96,7 +96,7 @@ pub(super) fn headed(files: &[OneFile]) -> Vec<&OneFile> {
 
 /// Beginning of a file, up to the end of its first line.
 pub(super) fn first_line(file: &OneFile) -> Result<Vec<u8>> {
-    let (mut input, mut head) = (file.input()?.0, Vec::new());
+    let (mut input, mut head) = (file.input()?, Vec::new());
     while memchr(b'\n', &head).is_none() && head.len() < HEAD_BYTES {
         if input.read(FIRST_BYTES, &file.name, &mut head)? == 0 {
             break;

@@ -18,7 +18,9 @@ pub(crate) use self::missing::missing_help;
 pub(crate) use self::packed::{MaybePacked, Packing, Unpacked, may_unpack_to};
 pub(crate) use self::pipe::Pipe;
 pub use self::pipe::{AwaitedPipe, awaited_pipes, give_up_pipes};
-pub(crate) use self::regular::{FileExtent, Regular, begun_at, check_same, open, opened};
+pub(crate) use self::regular::{
+    FileExtent, HEAD_BYTES, Regular, begun_at, check_same, fingerprint, open, opened, read_at,
+};
 
 /// Where the bytes come from.
 pub(crate) enum Input {

@@ -20,6 +20,30 @@ use super::{Packing, Unpacked, io_error};
 /// long.
 const QUIET: Duration = Duration::from_millis(250);
 
+/// Bytes at a file's beginning by which it is known again.
+pub(crate) const HEAD_BYTES: usize = 256;
+
+/// Fingerprint of bytes, FNV-1a: the same in each version of the program.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// As many bytes as there are, from this offset.
+pub(crate) fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while read < out.len() {
+        match file.read_at(&mut out[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(got) => read += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
 /// A file, up to its extent.
 #[derive(Debug)]
 pub(crate) struct Regular {
@@ -175,15 +199,7 @@ impl Regular {
     /// If the name promises a packing that the bytes do not have.
     pub(crate) fn packing(&self) -> Result<Option<Packing>> {
         let mut start = [0; 4];
-        let mut known = 0;
-        while known < start.len() {
-            match self.file.read_at(&mut start[known..], known as u64) {
-                Ok(0) => break,
-                Ok(got) => known += got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(&error)),
-            }
-        }
+        let known = read_at(&self.file, &mut start, 0).map_err(|e| self.failed(&e))?;
         let found = Packing::of_bytes(&start[..known]);
         match (found, Packing::of_name(&self.name)) {
             (None, Some(promised)) => Err(Error::Io {
@@ -193,6 +209,14 @@ impl Regular {
             }),
             (found, _) => Ok(found),
         }
+    }
+
+    /// Fingerprint of the first bytes, at most of so many and of [`HEAD_BYTES`].
+    pub(crate) fn head(&self, bytes_max: u64) -> Result<u64> {
+        let mut head = [0; HEAD_BYTES];
+        let most = bytes_max.min(HEAD_BYTES as u64) as usize;
+        let known = read_at(&self.file, &mut head[..most], 0).map_err(|e| self.failed(&e))?;
+        Ok(fingerprint(&head[..known]))
     }
 
     /// Goes on at this offset.

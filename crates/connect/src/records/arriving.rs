@@ -14,7 +14,7 @@ use millstream_contract::{Error, Result};
 use super::long::Long;
 use super::split::RecordChunk;
 use super::{Block, Cut, Decode, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, place};
-use crate::input::{Input, Name};
+use crate::input::{HEAD_BYTES, Input, Name};
 
 /// Bytes of a chunk, unless one record has more.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -43,6 +43,8 @@ pub(crate) struct Arriving {
     /// Offset in the input and line of the first byte that has not been taken out.
     offset: u64,
     line: u64,
+    /// The last bytes before `offset`, at most [`HEAD_BYTES`].
+    passed: Vec<u8>,
     /// How blocks are decoded, once that is known.
     decode: Option<Arc<dyn Decode>>,
     /// The line that comes next, if it is too long and has been passed over in part.
@@ -52,9 +54,9 @@ pub(crate) struct Arriving {
 impl Arriving {
     /// An input without any bytes yet.
     pub(crate) fn new(path: Name, wanted: Wanted) -> Arriving {
-        let (buffer, start, looked) = (Vec::new(), 0, 0);
+        let (buffer, start, looked, passed) = (Vec::new(), 0, 0, Vec::new());
         let (offset, line, decode, long) = (0, 1, None, None);
-        Arriving { path, wanted, buffer, start, looked, offset, line, decode, long }
+        Arriving { path, wanted, buffer, start, looked, offset, line, passed, decode, long }
     }
 
     /// For messages.
@@ -84,14 +86,21 @@ impl Arriving {
         self.long.as_ref().map_or((self.offset, self.line), |long| (long.offset, long.line))
     }
 
+    /// The last bytes that have been taken out, at most [`HEAD_BYTES`].
+    pub(crate) fn passed(&self) -> &[u8] {
+        &self.passed
+    }
+
     /// How many bytes have been put in.
     pub(crate) fn taken(&self) -> u64 {
         self.offset + self.rest().len() as u64
     }
 
-    /// Goes on at this place, after at least the first record has been put in and taken out.
-    pub(crate) fn go_on(&mut self, offset: u64, line: u64) {
+    /// Goes on at this place, behind the bytes `passed`, after at least the first record has been
+    /// put in and taken out.
+    pub(crate) fn go_on(&mut self, (offset, line): (u64, u64), passed: Vec<u8>) {
         self.buffer.clear();
+        self.passed = passed;
         self.start = 0;
         (self.looked, self.offset, self.line, self.long) = (0, offset, line, None);
     }
@@ -155,8 +164,8 @@ impl Arriving {
         let started = format.start(&mut reader, &self.wanted.schema, &self.wanted.projection)?;
         self.decode = Some(started.decode);
         let (offset, line) = reader.place();
-        self.start += (offset as usize).min(self.rest().len());
-        (self.looked, self.offset, self.line) = (0, offset, line);
+        self.pass((offset as usize).min(self.rest().len()));
+        self.line = line;
         Ok(true)
     }
 
@@ -208,6 +217,9 @@ impl Arriving {
 
     /// So many more bytes have been taken out.
     fn pass(&mut self, bytes: usize) {
+        let new = self.buffer.get(self.start..self.start + bytes).unwrap_or_default();
+        self.passed.extend_from_slice(&new[new.len().saturating_sub(HEAD_BYTES)..]);
+        self.passed.drain(..self.passed.len().saturating_sub(HEAD_BYTES));
         self.offset += bytes as u64;
         self.start += bytes;
         self.looked = 0;

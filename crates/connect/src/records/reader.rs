@@ -224,7 +224,9 @@ impl Reader {
     }
 
     /// The next block: about `bytes` bytes, at most `records_max` records, at least one. From a
-    /// pipe, the records that have come.
+    /// pipe, the records that have come. Of a file, the block's end follows from its beginning, the
+    /// two limits and the file's extent; what has been read ahead makes no difference, so a reader
+    /// that was opened there finds the same block.
     pub(crate) fn next(&mut self, bytes: usize, records_max: usize) -> Result<Option<Block>> {
         let fill = !matches!(self.input, Input::Pipe(_));
         if let Some(block) = self.after_long()? {
@@ -240,8 +242,14 @@ impl Reader {
             if self.buffer.is_empty() {
                 return Ok(None);
             }
-            match self.format.cut(&self.buffer, self.last, records_max) {
+            let all = self.buffer.len();
+            let looked = if fill { all.min(want) } else { all };
+            let last = self.last && looked == all;
+            match self.format.cut(&self.buffer[..looked], last, records_max) {
                 Cut::At(end) => break end,
+                Cut::More if looked < all => {
+                    want = looked.saturating_mul(2).min(RECORD_BYTES_MAX).max(looked + 1);
+                }
                 Cut::Unterminated(at) => return Err(self.endless(Endless::Open(at))),
                 Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => {
                     return match self.begins_long() {

@@ -37,6 +37,9 @@ const CHUNK_BYTES_UNKNOWN: usize = 64 << 10;
 /// begins, and waits for its turn.
 const FIRST_BYTES: usize = 16 << 10;
 
+/// Length of lines as long as none is known.
+const LINE_BYTES: f64 = 64.0;
+
 /// Reading plan of a file.
 pub(crate) struct Reading<'a> {
     pub(crate) path: Name,
@@ -80,7 +83,8 @@ pub(crate) struct RecordSplit {
 }
 
 impl RecordSplit {
-    /// Opens a file at a position: the offset of a record and the number of its line.
+    /// Opens a file at a position: the offset of a record, the number of its line, and the mean
+    /// length of lines before it as the bits of a float, from which the next chunk's end follows.
     pub(crate) fn open(
         format: Arc<dyn RecordFormat>,
         input: Input,
@@ -100,9 +104,10 @@ impl RecordSplit {
         if reading.one_of_many && reading.chunk_bytes.is_none() {
             first_bytes = first_bytes.min(FIRST_BYTES);
         }
-        if let [offset, line] = reading.from.0[..] {
+        let mut line_bytes = LINE_BYTES;
+        if let [offset, line, bits] = reading.from.0[..] {
             reader.seek(offset, line)?;
-            first_bytes = chunk_bytes;
+            (first_bytes, line_bytes) = (chunk_bytes, f64::from_bits(bits));
         }
         Ok(RecordSplit {
             path: reading.path.clone(),
@@ -112,7 +117,7 @@ impl RecordSplit {
             first_bytes,
             chunk_bytes,
             batch_rows: reading.batch_rows.max(1),
-            line_bytes: 64.0,
+            line_bytes,
             length: reading.length,
             sharing: reading.sharing,
             remark: started.remark,
@@ -145,7 +150,7 @@ impl Split for RecordSplit {
 
     fn position(&self) -> Position {
         let (offset, line) = self.reader.place();
-        Position(vec![offset, line])
+        Position(vec![offset, line, self.line_bytes.to_bits()])
     }
 
     fn progress(&self) -> Option<Extent> {

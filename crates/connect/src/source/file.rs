@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream_contract::Result;
 use millstream_contract::table::{OpenOptions, ReadOnce, Sharing, SplitSpec};
 
+use super::mark::FileMark;
 use super::paths;
 use crate::beside::FileFacts;
 use crate::input::{self, FileExtent, Input, MaybePacked, Name, Pipe, Regular};
@@ -24,6 +25,15 @@ pub(crate) struct OneFile {
     kept: Arc<Mutex<Option<File>>>,
     /// A pipe whose opening has begun.
     begun: Arc<Mutex<Option<Pipe>>>,
+}
+
+/// An opened file.
+pub(super) struct OpenedFile {
+    pub(super) input: Input,
+    /// Length in bytes of an unpacked file, if the length is known.
+    pub(super) length: Option<u64>,
+    /// How it is known again.
+    pub(super) mark: Option<FileMark>,
 }
 
 /// Where the bytes come from.
@@ -85,22 +95,27 @@ impl OneFile {
         self.told.clone()
     }
 
-    /// The input and its length, if that is known.
+    /// Its bytes.
+    pub(crate) fn input(&self) -> Result<Input> {
+        Ok(self.open(None)?.input)
+    }
+
+    /// Opens it; up to the length of a mark, if one is given.
     #[cfg_attr(
         not(test),
         expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
     )]
-    pub(crate) fn input(&self) -> Result<(Input, Option<u64>)> {
+    pub(super) fn open(&self, mark: Option<FileMark>) -> Result<OpenedFile> {
         let path = match &self.bytes {
             #[cfg(test)]
             Bytes::Memory(bytes) => {
                 let input = Input::Memory(std::io::Cursor::new(bytes.clone()));
-                return Ok((input, Some(bytes.len() as u64)));
+                return Ok(OpenedFile { input, length: Some(bytes.len() as u64), mark: None });
             }
             Bytes::File(path) => path,
         };
         if let Some(pipe) = locked(&self.begun).take() {
-            return Ok((Input::Pipe(pipe), None));
+            return Ok(OpenedFile { input: Input::Pipe(pipe), length: None, mark: None });
         }
         let told = self.told.as_ref().filter(|told| told.length.is_some());
         let kept = locked(&self.kept).take().filter(|_| told.is_some());
@@ -111,18 +126,28 @@ impl OneFile {
         if let Some(told) = told {
             input::check_same(&self.name, told, found.as_ref())?;
         }
-        let length = told.and_then(|told| told.length).or(found.map(|found| found.length));
-        let Some(length) = length else {
+        let Some(found) = found else {
             let stream = MaybePacked::new(Box::new(file));
-            return Ok((Input::Pipe(Pipe::new(Box::new(stream))), None));
+            let input = Input::Pipe(Pipe::new(Box::new(stream)));
+            return Ok(OpenedFile { input, length: None, mark: None });
         };
-        let regular = Regular::new(file, self.name.clone(), length);
+        let length = told.and_then(|told| told.length).unwrap_or(found.length);
+        let modified = told.and_then(|told| told.file).unwrap_or(found.file).modified;
+        let regular = Regular::new(file, self.name.clone(), mark.map_or(length, |m| m.length));
+        let mark = match mark {
+            Some(mark) => {
+                mark.check(&regular, length, &self.name)?;
+                mark
+            }
+            None => FileMark::new(&regular, length, modified)?,
+        };
+        let (length, mark) = (mark.length, Some(mark));
         match regular.packing()? {
             Some(packing) => {
                 let bytes = Box::new(regular.unpacked(packing)?);
-                Ok((Input::Packed { bytes, read: 0 }, None))
+                Ok(OpenedFile { input: Input::Packed { bytes, read: 0 }, length: None, mark })
             }
-            None => Ok((Input::File(regular), Some(length))),
+            None => Ok(OpenedFile { input: Input::File(regular), length: Some(length), mark }),
         }
     }
 
@@ -199,6 +224,21 @@ impl OneFile {
             Bytes::Memory(_) => None,
             Bytes::File(path) => paths::read_once(path),
         }
+    }
+
+    /// Whether it is a regular file that another process can read as well. A missing file counts as
+    /// regular: an earlier statement may write the file.
+    pub(super) fn is_regular(&self) -> Result<bool> {
+        match self.path() {
+            Some(path) if path.exists() => Ok(self.spec_of_many()?.length.is_some()),
+            _ => Ok(true),
+        }
+    }
+
+    /// How many bytes it has now, as far as is known.
+    pub(super) fn length_now(&self) -> Option<u64> {
+        let told = self.told.as_ref().and_then(|told| told.length);
+        told.or_else(|| Some(self.path()?.metadata().ok()?.len()))
     }
 
     /// Begins to open a pipe, of this table.

@@ -18,34 +18,45 @@
 //!
 //! Of many files, each is opened to see at which time it begins, and closed again until its turn
 //! comes ([`many`]).
+//!
+//! **Positions**: length, fingerprint of the first bytes and time of the last change as the first
+//! job has found them ([`mark`]), then the numbers of the format. So chunks end where they would
+//! have ended without a restart, whatever has been appended meanwhile, which is not read. A file
+//! that has become shorter, begins with other bytes, or is gone is an error; but a file that had
+//! been read to its end may be gone or changed. New files are read from their first record.
 
 mod file;
 mod follow;
 mod format;
 mod many;
+mod mark;
 mod paths;
 mod pattern;
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use millstream_contract::Result;
 use millstream_contract::nested::is_nested;
 use millstream_contract::table::{
     OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, SplitSpec, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
 
 #[cfg(test)]
 use self::file::Bytes;
 pub(crate) use self::file::OneFile;
+use self::file::OpenedFile;
 pub(crate) use self::follow::{FollowTable, is_followed};
 pub(crate) use self::format::{ReadFormat, is_foreign, lines_from_options};
-use self::many::LaterSplit;
+use self::many::FileSplit;
+use self::mark::FileMark;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
-use crate::beside::{Beside, SideValues};
+use crate::beside::{Beside, FileFacts, SideValues};
 use crate::files::{ask_written, check_partitions};
 use crate::input::Name;
 use crate::options::Options;
@@ -57,6 +68,8 @@ pub struct FileTable {
     /// The table's name.
     name: Name,
     files: Files,
+    /// Where the names of splits start.
+    base: PathBuf,
     beside: Beside,
     format: Arc<dyn ReadFormat>,
 }
@@ -70,26 +83,27 @@ impl FileTable {
     /// [`millstream_contract::Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<FileTable> {
         let (format, given) = FileTable::checked(table, &|_, _| false)?;
-        let files = Files::resolve(&Options::new(table), given)?;
-        Ok(FileTable {
-            name: table.name.as_str().into(),
-            files,
-            beside: Beside::new(table)?,
-            format,
-        })
+        let options = Options::new(table);
+        let files = Files::resolve(&options, given)?;
+        FileTable::of(table, files, options.base(given.unwrap_or_default()), format)
+    }
+
+    fn of(
+        table: &TableOptions,
+        files: Files,
+        base: &Path,
+        format: Arc<dyn ReadFormat>,
+    ) -> Result<FileTable> {
+        let (name, beside) = (table.name.as_str().into(), Beside::new(table)?);
+        Ok(FileTable { name, files, base: base.to_path_buf(), beside, format })
     }
 
     /// A table of a file that an earlier statement makes, to plan with.
     pub(crate) fn not_yet(table: &TableOptions) -> Result<FileTable> {
         let (format, given) = FileTable::checked(table, &|_, _| false)?;
-        let path = Options::new(table).path(given.unwrap_or_default());
-        let files = Files::One(OneFile::at(path));
-        Ok(FileTable {
-            name: table.name.as_str().into(),
-            files,
-            beside: Beside::new(table)?,
-            format,
-        })
+        let (options, given) = (Options::new(table), given.unwrap_or_default());
+        let files = Files::One(OneFile::at(options.path(given)));
+        FileTable::of(table, files, options.base(given), format)
     }
 
     /// For tests.
@@ -105,6 +119,7 @@ impl FileTable {
         FileTable {
             name: name.into(),
             files: Files::One(OneFile::new(bytes, name)),
+            base: PathBuf::new(),
             beside,
             format,
         }
@@ -151,23 +166,33 @@ impl FileTable {
         Ok((format, given))
     }
 
-    /// Opens a file; `number` is its place among those of the table.
+    /// The name of a file's split.
+    fn split_name(&self, file: &OneFile) -> Name {
+        paths::split_name(&self.base, &file.name)
+    }
+
+    /// Opens a file at a position.
     fn open_file(
         &self,
         file: &OneFile,
         place: FileSlot,
         projection: &[usize],
         options: &OpenOptions,
-    ) -> Result<Box<dyn Split>> {
-        let (input, length) = file.input()?;
+        position: &Position,
+    ) -> Result<(Box<dyn Split>, Option<FileMark>)> {
+        let (mark, from) = match FileMark::of(position) {
+            Some((mark, from)) => (Some(mark), from),
+            None => (None, position.clone()),
+        };
+        let OpenedFile { input, length, mark } = file.open(mark)?;
         let read = self.beside.read(projection)?;
-        let values = read.values(|| file.facts())?;
+        let values = read.values(|| known_facts(file, mark))?;
         let reading = Reading {
             path: file.name.clone(),
             schema: &self.beside.data,
             projection: &read.data,
             batch_rows: options.batch_rows,
-            from: options.from(&file.name),
+            from,
             length,
             sharing: place.sharing.unwrap_or_else(|| file.sharing(length)),
             one_of_many: place.one_of_many,
@@ -176,18 +201,46 @@ impl FileTable {
             offsets: read.offsets(),
             chunk_bytes: None,
         };
-        Ok(SideValues::split(values, self.format.open(input, &reading)?))
+        Ok((SideValues::split(values, self.format.open(input, &reading)?), mark))
     }
 
-    /// The files that there are now and count, each of which is read up to where it ends.
-    fn files_now(&self, counts: &dyn Fn(&OneFile) -> bool) -> Result<Vec<(OneFile, SplitSpec)>> {
-        let mut files = self.files.list()?;
-        files.retain(counts);
-        let spec = |file: OneFile| match file.given_spec() {
-            Some(spec) => Ok((file, spec)),
-            None => file.spec_of_many().map(|spec| (file, spec)),
-        };
-        files.into_iter().map(spec).collect()
+    /// The splits of files that are gone, and that the job has read to their ends.
+    ///
+    /// # Errors
+    ///
+    /// If the job has not read such a file to its end.
+    fn gone(&self, there: &[OneFile], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        if options.from.is_empty() {
+            return Ok(Vec::new());
+        }
+        let shown = |file| options.shown.of(&self.split_name(file));
+        let there: BTreeSet<String> = there.iter().map(shown).collect();
+        let mut gone: Vec<Box<dyn Split>> = Vec::new();
+        // A table none of whose files counts has a split of its own name.
+        let own = options.shown.of(&self.name);
+        for name in options.from.keys().filter(|name| !there.contains(*name) && **name != own) {
+            if !options.ended.contains(name) {
+                return Err(Error::Io {
+                    place: name.clone(),
+                    message: format!(
+                        "the job has not read this file to its end, and it is no longer among the \
+                         files of table '{}'",
+                        self.name
+                    ),
+                    help: "put the file back where it was, or begin anew".into(),
+                });
+            }
+            gone.push(Box::new(Elsewhere(name.as_str().into())));
+        }
+        Ok(gone)
+    }
+}
+
+/// Facts about a file, as the first job has found it.
+fn known_facts(file: &OneFile, mark: Option<FileMark>) -> FileFacts {
+    match mark {
+        Some(mark) => FileFacts { path: file.name.clone(), modified: Some(mark.modified) },
+        None => file.facts(),
     }
 }
 
@@ -224,6 +277,16 @@ impl Table for FileTable {
         self.files.single()?.read_once()
     }
 
+    fn check_resumable(&self) -> Result<()> {
+        for file in self.files.list()? {
+            if !file.is_regular()? {
+                let place = self.read_once().map_or(file.name.to_string(), |once| once.name);
+                return Err(Error::not_resumable(&place));
+            }
+        }
+        Ok(())
+    }
+
     fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
         let begun = self.files.single()?.begin(&self.name, options)?;
         Some(Arc::new(FileTable { files: Files::One(begun), ..self.clone() }))
@@ -232,34 +295,39 @@ impl Table for FileTable {
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         // Those are not opened on whose rows a condition of the query does not hold.
         let read = self.beside.read(projection)?;
-        let counts = |file: &OneFile| read.may_count(&options.conditions, || file.facts());
+        let facts = |file: &OneFile| {
+            let mark = FileMark::of(&options.from(&self.split_name(file)));
+            known_facts(file, mark.map(|(mark, _)| mark))
+        };
+        let counts = |file: &OneFile| read.may_count(&options.conditions, || facts(file));
+        let mut files = self.files.list()?;
+        let mut splits = self.gone(&files, options)?;
+        // The splits share them.
+        let (projection, options) = (&Arc::from(projection), &Arc::new(options.clone()));
         if let Some(file) = self.files.single() {
-            if !counts(file) {
-                return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
-            }
-            if file.is_elsewhere(options)? {
-                return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
+            if !counts(file) || file.is_elsewhere(options)? {
+                splits.push(Box::new(Elsewhere(self.split_name(file))));
+                return Ok(splits);
             }
             let place = FileSlot { one_of_many: false, sharing: None };
-            if file.given_spec().is_some_and(|spec| spec.packed) {
-                let (table, file, whole) = (self.clone(), file.clone(), Sharing::Whole);
-                let split = LaterSplit::new(table, file, place, projection, options, whole);
-                return Ok(vec![Box::new(split)]);
-            }
-            return Ok(vec![self.open_file(file, place, projection, options)?]);
+            let (table, file, whole) = (self.clone(), file.clone(), Sharing::Whole);
+            let packed = file.given_spec().is_some_and(|spec| spec.packed);
+            let split = FileSplit::new(table, file, place, projection, options, whole);
+            splits.push(Box::new(if packed { split } else { split.at_once()? }));
+            return Ok(splits);
         }
-        let files = self.files_now(&counts)?;
+        files.retain(counts);
         let whole = files.len() >= FILES_PER_PROCESS * options.processes;
         let several = files.len() > 1;
-        let open = |(file, spec): (OneFile, SplitSpec)| -> Box<dyn Split> {
+        for file in files {
+            let spec = file.given_spec().map_or_else(|| file.spec_of_many(), Ok)?;
             let sharing = whole.then_some(Sharing::Whole);
             let place = FileSlot { one_of_many: several, sharing };
             let file = file.told(&spec);
             let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
-            let later = LaterSplit::new(self.clone(), file, place, projection, options, sharing);
-            Box::new(later)
-        };
-        let mut splits: Vec<_> = files.into_iter().map(open).collect();
+            let split = FileSplit::new(self.clone(), file, place, projection, options, sharing);
+            splits.push(Box::new(split));
+        }
         if splits.is_empty() {
             splits.push(Box::new(Elsewhere(self.name.clone())));
         }
@@ -273,16 +341,23 @@ impl Table for FileTable {
     }
 
     fn splits(&self) -> Result<Vec<SplitSpec>> {
+        let named = |file: &OneFile, spec: SplitSpec| SplitSpec {
+            name: self.split_name(file).to_string(),
+            ..spec
+        };
         match self.files.single() {
-            Some(file) => Ok(vec![file.spec()?]),
-            None => self.files.list()?.iter().map(OneFile::spec_of_many).collect(),
+            Some(file) => Ok(vec![named(file, file.spec()?)]),
+            None => {
+                let files = self.files.list()?;
+                files.iter().map(|file| Ok(named(file, file.spec_of_many()?))).collect()
+            }
         }
     }
 
     fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
         let files = match self.files.single() {
             Some(file) => Files::One(file.told(splits.first()?)),
-            None => Files::listed(splits),
+            None => Files::listed(splits, &self.base),
         };
         Some(Arc::new(FileTable { files, ..self.clone() }))
     }

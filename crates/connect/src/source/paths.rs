@@ -4,7 +4,7 @@
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_contract::table::{ReadOnce, SplitSpec};
@@ -14,7 +14,7 @@ use millstream_contract::{Error, Result};
 use super::OneFile;
 use super::pattern::{self, Dangling};
 use crate::files::{misplaced, value_in};
-use crate::input::{begun_at, io_error, missing_help};
+use crate::input::{Name, begun_at, io_error, missing_help};
 use crate::options::Options;
 
 /// The files of a table.
@@ -94,9 +94,10 @@ impl Files {
         })
     }
 
-    /// The files that process 0 has found.
-    pub(super) fn listed(splits: &[SplitSpec]) -> Files {
-        let file = |spec: &SplitSpec| OneFile::at(PathBuf::from(&spec.name)).told(spec);
+    /// The files that process 0 has found, whose names start at `base`.
+    pub(super) fn listed(splits: &[SplitSpec], base: &Path) -> Files {
+        let base = without_dots(base);
+        let file = |spec: &SplitSpec| OneFile::at(base.join(&spec.name)).told(spec);
         Files::Listed(splits.iter().map(file).collect())
     }
 
@@ -145,6 +146,19 @@ impl Files {
             Files::Listed(files) => counted(files.len() as u64, "file"),
         }
     }
+}
+
+/// The name of a file's split: the file's path as `path` gives it, so that the name is the same in
+/// another working directory. `base` is where the given path starts.
+pub(super) fn split_name(base: &Path, file: &str) -> Name {
+    let path = without_dots(Path::new(file));
+    let relative = path.strip_prefix(without_dots(base)).unwrap_or(&path);
+    relative.display().to_string().into()
+}
+
+/// The path without parts that are a single dot.
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 /// The files of a directory of partitions, which lie as deep as there are columns.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow::array::AsArray;
@@ -50,11 +50,7 @@ impl Scratch {
     }
 
     fn names(&self, path: &str) -> Vec<String> {
-        let name = |spec: SplitSpec| {
-            let path = Path::new(&spec.name).strip_prefix(&self.0).unwrap();
-            path.display().to_string()
-        };
-        self.table(path).unwrap().splits().unwrap().into_iter().map(name).collect()
+        self.table(path).unwrap().splits().unwrap().into_iter().map(|spec| spec.name).collect()
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) fn origins(
         process: place.process,
         processes: place.processes,
         from: Positions::new(),
+        ended: BTreeSet::new(),
         shown: ShownName::default(),
         pruning: Pruning::default(),
         conditions: Vec::new(),
@@ -55,6 +56,7 @@ pub(super) fn origins(
             conditions: plan.conditions(number),
             dictionaries: plan.dictionaries(number),
             from: from.as_ref().map(SourceMarks::positions).unwrap_or_default(),
+            ended: from.as_ref().map(SourceMarks::ended).unwrap_or_default(),
             ..options.clone().for_columns(&table.schema(), &source.projection)
         };
         Ok(Origin {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_checkpoint::{JobToSave, Opened, Opening, Options, Saver, Timer, started_us};
 use millstream_contract::settings::{Exchange, SettingError};
-use millstream_contract::sink::Sink;
+use millstream_contract::sink::{Sink, mark_all};
 use millstream_contract::{self as contract, Settings};
 use millstream_engine::{Job, Resume, Stats, Stopper};
 use millstream_sql::sql_type_name;
@@ -109,6 +109,7 @@ pub fn fix_start(session: &mut Session, beginning: &Beginning) {
         && let Some(us) = started_us(&session.planner.path(path), beginning.start)
     {
         session.planner.set_start_time_us(us);
+        session.planner.set_resumes(true);
     }
 }
 
@@ -137,6 +138,9 @@ pub fn ready(
         Some(path) => {
             check_saved(planned, &settings, queries)
                 .map_err(|error| session.planner.refuse_setting(error))?;
+            for source in &planned.plan.sources {
+                source.table.check_resumable()?;
+            }
             let options = options(&session.planner.path(path), &settings, beginning);
             let job = JobToSave {
                 plan: &planned.plan,
@@ -148,7 +152,11 @@ pub fn ready(
                 processes: 1,
             };
             match millstream_checkpoint::open(&options, &job, notice)? {
-                Opening::Ended(number) => return Ok(Readied::Ended(number)),
+                Opening::Ended(number) => {
+                    // The job may have been killed before.
+                    mark_all(sinks)?;
+                    return Ok(Readied::Ended(number));
+                }
                 Opening::Runs(Opened { resume, saver, remarks }) => (resume, Some(saver), remarks),
             }
         }

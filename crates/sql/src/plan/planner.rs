@@ -87,6 +87,8 @@ pub struct Planner {
     /// Where the values stand that `SET` gave, by key.
     set_places: BTreeMap<String, Place>,
     start_time: Option<DateTime<Utc>>,
+    /// The next job goes on from a checkpoint.
+    resumes: bool,
     /// In a rehearsal: what the statements so far insert into.
     written: Option<Vec<TableOptions>>,
     readings: Readings,
@@ -123,6 +125,11 @@ fn physical_columns(schema: &Schema) -> Vec<TableColumn> {
 }
 
 impl Planner {
+    /// Says whether the next job goes on from a checkpoint.
+    pub fn set_resumes(&mut self, resumes: bool) {
+        self.resumes = resumes;
+    }
+
     /// A path, from where relative paths start.
     pub fn path(&self, path: &Path) -> PathBuf {
         self.base_dir.join(path)
@@ -141,6 +148,7 @@ impl Planner {
             created: BTreeMap::new(),
             set_places: BTreeMap::new(),
             start_time: None,
+            resumes: false,
             written: None,
             readings: Readings::default(),
             ends: Ends::default(),

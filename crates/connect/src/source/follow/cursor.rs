@@ -1,75 +1,24 @@
 //! How far one followed file has been read, and what becomes of it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use millstream_contract::table::{Chunk, Position};
+use millstream_contract::table::Chunk;
 use millstream_contract::{Error, Result};
 
+use super::saved::{Id, Naming, Saved, Seen, before};
 use crate::beside::FileFacts;
-use crate::input::{Packing, io_error};
+use crate::input::{HEAD_BYTES, Packing, fingerprint, io_error, read_at};
 use crate::records::{Arriving, Wanted};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// The first bytes by which a file is known, as far as they have been read, and the last ones that
-/// were.
-const HEAD_BYTES: usize = 256;
-
 /// A file that no path names any more is complete when nothing has been written to it for so long.
 const QUIET: Duration = Duration::from_secs(1);
-
-/// Identity of a file, independent of its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Id {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-}
-
-/// A file at one look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) id: Id,
-    /// Bytes.
-    pub(super) length: u64,
-    /// When it was last written: seconds since the epoch, and nanoseconds.
-    pub(super) modified: (i64, i64),
-}
-
-/// Where to go on in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Saved {
-    /// Of its first bytes, at most [`HEAD_BYTES`], up to `offset`.
-    fingerprint: u64,
-    offset: u64,
-    line: u64,
-    /// Which of all files.
-    pub(super) number: usize,
-}
-
-impl Saved {
-    /// By inode.
-    pub(super) fn all_of(position: &Position) -> BTreeMap<u64, Saved> {
-        let (each, _) = position.0.as_chunks::<4>();
-        let saved = |(number, [inode, fingerprint, offset, line]): (usize, &[u64; 4])| {
-            let (fingerprint, offset, line) = (*fingerprint, *offset, *line);
-            (*inode, Saved { fingerprint, offset, line, number })
-        };
-        each.iter().enumerate().map(saved).collect()
-    }
-}
-
-/// FNV-1a, which stays the same from one version to the next.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
 
 /// A file that is followed.
 pub(super) struct FileCursor {
@@ -83,8 +32,10 @@ pub(super) struct FileCursor {
     head: Vec<u8>,
     /// The last bytes read, after the position of their end.
     tail: (u64, Vec<u8>),
-    /// Where to go on, once its first record has been read.
-    saved: Option<Saved>,
+    /// Behind the last chunk that was handed out.
+    mark: Saved,
+    /// Whether reading goes on at the mark once the first record has been read.
+    resumes: bool,
     /// Time of the last growth of a file that no path names any more.
     gone: Option<Instant>,
     /// True if the file is complete.
@@ -94,37 +45,36 @@ pub(super) struct FileCursor {
 }
 
 impl FileCursor {
-    /// A file that was found; `None` if it is gone again.
+    /// A file that was found, under the name `name` in positions, and where to go on in it; `None`
+    /// if it is gone again.
     pub(super) fn new(
         path: PathBuf,
         seen: Seen,
+        name: String,
         saved: Option<Saved>,
         wanted: &Wanted,
     ) -> Result<Option<FileCursor>> {
         let Some(file) = opened(&path, seen.id)? else { return Ok(None) };
         let (arriving, wanted) = (arriving(&path, wanted), wanted.clone());
         let (head, tail, gone, finished) = (Vec::new(), Default::default(), None, false);
-        let (file, saved_at, notice) = (Some(file), None, None);
-        let mut cursor = FileCursor {
+        let (resumes, none, inode) = (saved.is_some(), fingerprint(&[]), seen.id.inode);
+        let length = seen.length;
+        let beginning = Saved { head: none, tail: none, line: 1, length, ..Saved::default() };
+        let mark = Saved { inode, name, ..saved.unwrap_or(beginning) };
+        Ok(Some(FileCursor {
             path,
             seen,
-            file,
+            file: Some(file),
             wanted,
             arriving,
             head,
             tail,
-            saved: saved_at,
+            mark,
+            resumes,
             gone,
             finished,
-            notice,
-        };
-        if let Some(saved) = saved
-            && saved.offset <= seen.length
-            && fingerprint(&cursor.first_bytes(saved.offset)?) == saved.fingerprint
-        {
-            cursor.saved = Some(saved);
-        }
-        Ok(Some(cursor))
+            notice: None,
+        }))
     }
 
     pub(super) fn id(&self) -> Id {
@@ -164,24 +114,21 @@ impl FileCursor {
         self.file = None;
     }
 
-    /// Where reading goes on: four numbers.
-    pub(super) fn position(&self) -> [u64; 4] {
-        let inode = self.seen.id.inode;
-        if let Some(Saved { fingerprint, offset, line, .. }) = self.saved {
-            return [inode, fingerprint, offset, line];
-        }
-        let (offset, line) = self.arriving.place();
-        let known = self.head.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
-        [inode, fingerprint(&self.head[..known]), offset, line]
+    /// Appends where reading goes on to the numbers of a position.
+    pub(super) fn put_position(&self, numbers: &mut Vec<u64>) {
+        self.mark.put(numbers);
     }
 
     /// Takes note that the file was found, perhaps under another name.
-    pub(super) fn is_seen(&mut self, path: PathBuf, seen: Seen) -> Result<()> {
-        self.path = path;
+    pub(super) fn is_seen(&mut self, path: PathBuf, seen: Seen, naming: &Naming) -> Result<()> {
+        if path != self.path {
+            self.mark.name = naming.of(&path);
+            self.path = path;
+        }
         self.gone = None;
         let changed = seen != self.seen;
         self.seen = seen;
-        if changed || self.saved.is_some() {
+        if changed || self.resumes {
             self.check()?;
         }
         Ok(())
@@ -208,7 +155,7 @@ impl FileCursor {
 
     /// Begins again where it is not the file that was read so far.
     fn check(&mut self) -> Result<()> {
-        let taken = self.saved.map_or(self.arriving.taken(), |saved| saved.offset);
+        let taken = if self.resumes { self.mark.offset } else { self.arriving.taken() };
         let known = self.head.len() as u64;
         let same = self.seen.length >= taken && {
             self.open()?;
@@ -219,7 +166,8 @@ impl FileCursor {
             self.arriving = arriving(&self.path, &self.wanted);
             self.head.clear();
             self.tail = Default::default();
-            self.saved = None;
+            self.resumes = false;
+            self.note_place();
         }
         Ok(())
     }
@@ -271,22 +219,45 @@ impl FileCursor {
     /// The next records that are whole.
     pub(super) fn chunk(&mut self) -> Result<Option<Box<dyn Chunk>>> {
         loop {
-            if let Some(saved) = self.saved {
+            if self.resumes {
+                let Saved { offset, line, .. } = self.mark;
                 // The first record tells how all are read.
-                if self.arriving.begun(saved.offset >= self.seen.length)? {
-                    if saved.offset > self.arriving.place().0 {
-                        self.arriving.go_on(saved.offset, saved.line);
+                if self.arriving.begun(offset >= self.seen.length)? {
+                    if offset > self.arriving.place().0 {
+                        self.go_on(offset, line)?;
                     }
-                    self.saved = None;
+                    self.resumes = false;
                     continue;
                 }
             } else if let Some(chunk) = self.arriving.chunk(self.finished)? {
+                self.note_place();
                 return Ok(Some(chunk));
             }
             if !self.read()? {
                 return Ok(None);
             }
         }
+    }
+
+    /// Goes on at an offset, where a record begins on this line.
+    fn go_on(&mut self, offset: u64, line: u64) -> Result<()> {
+        self.open()?;
+        let passed = self.file.as_ref().map(|file| before(file, offset)).transpose();
+        let passed = passed.map_err(|error| io_error(&self.path, &error))?;
+        self.arriving.go_on((offset, line), passed.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Takes note of the place behind the last chunk.
+    fn note_place(&mut self) {
+        let (offset, line) = self.arriving.place();
+        let known = self.head.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+        // Of a file that goes on in the middle, the first bytes are those of before.
+        if self.mark.offset < HEAD_BYTES as u64 || offset < self.mark.offset {
+            self.mark.head = fingerprint(&self.head[..known]);
+        }
+        self.mark.tail = fingerprint(self.arriving.passed());
+        (self.mark.offset, self.mark.line, self.mark.length) = (offset, line, self.seen.length);
     }
 
     /// Reads once, up to where it ended when it was looked at. Whether something came.
@@ -342,18 +313,4 @@ fn opened(path: &Path, id: Id) -> Result<Option<File>> {
     };
     let metadata = file.metadata().map_err(failed)?;
     Ok(Some(file).filter(|_| (metadata.dev(), metadata.ino()) == (id.device, id.inode)))
-}
-
-/// As many bytes as there are, from this offset.
-fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while read < out.len() {
-        match file.read_at(&mut out[read..], offset + read as u64) {
-            Ok(0) => break,
-            Ok(got) => read += got,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
 }

@@ -20,13 +20,18 @@
 //! Files are looked at ten times in a second. Only regular files are followed that have lines and
 //! are not packed. In a job of several processes the coordinator reads them.
 //!
-//! A position is four numbers per file: inode, fingerprint of the first bytes, offset and line.
+//! **Positions** ([`saved`]): in another run of the program, reading goes on in each file that has
+//! the bytes read before: under its name, or renamed within its directory, or copied with another
+//! inode. A file of the same name and inode with other bytes has been written anew, and is read
+//! from its beginning. Another file that is gone is an error if it had bytes that have not been
+//! read; otherwise the user is told. New files are read from their beginning.
 
 mod cursor;
+mod saved;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
@@ -40,7 +45,8 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::cursor::{FileCursor, Id, Saved, Seen};
+use self::cursor::FileCursor;
+use self::saved::{Id, Naming, Saved, Seen};
 use super::format::lines_from_options;
 use super::{Elsewhere, Files};
 use crate::beside::{Beside, SidePlan, SideValues};
@@ -61,6 +67,10 @@ const OPEN_MAX: usize = 200;
 #[derive(Debug, Clone)]
 pub(crate) struct FollowTable {
     files: Files,
+    /// The path as it is given: the name of the split.
+    given: Name,
+    /// Where the names of files start.
+    base: PathBuf,
     beside: Beside,
     format: Arc<dyn RecordFormat>,
 }
@@ -77,6 +87,7 @@ impl FollowTable {
         let options = Options::new(table);
         let given = options.text("path").map(str::trim);
         let files = Files::named(&options, given)?;
+        let given = given.unwrap_or_default();
         if let Some(file) = files.single()
             && file.live()
         {
@@ -88,7 +99,8 @@ impl FollowTable {
                 "leave out 'follow': a pipe is live anyway",
             ));
         }
-        Ok(FollowTable { files, beside: Beside::new(table)?, format })
+        let (base, beside) = (options.base(given).to_path_buf(), Beside::new(table)?);
+        Ok(FollowTable { files, given: given.into(), base, beside, format })
     }
 
     /// Whether the options are those of files that are followed, which need not be there.
@@ -114,7 +126,7 @@ impl Table for FollowTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let name: Name = self.files.describe().into();
+        let name = self.given.clone();
         if options.process != 0 {
             return Ok(vec![Box::new(Elsewhere(name))]);
         }
@@ -126,18 +138,19 @@ impl Table for FollowTable {
             batch_rows: options.batch_rows,
             offsets: read.offsets(),
         };
+        let saved = Saved::all_of(&options.from(&name));
         let mut split = FollowSplit {
-            saved: Saved::all_of(&options.from(&name)),
             name,
             files: self.files.clone(),
+            naming: Naming { base: self.base.clone(), shown: options.shown.clone() },
             wanted,
             read,
             cursors: Vec::new(),
+            notices: Vec::new(),
             looked: Instant::now(),
         };
+        split.resume(saved)?;
         split.look()?;
-        // What is not there any more will not come back.
-        split.saved.clear();
         Ok(vec![Box::new(split)])
     }
 
@@ -152,17 +165,68 @@ impl Table for FollowTable {
 struct FollowSplit {
     name: Name,
     files: Files,
+    naming: Naming,
     wanted: Wanted,
     read: SidePlan,
     /// Known files, in the order in which they were found.
     cursors: Vec<FileCursor>,
-    /// Where to go on in files that have not been found yet.
-    saved: BTreeMap<u64, Saved>,
+    /// News about files of an earlier job.
+    notices: Vec<String>,
     /// When the files were last looked at.
     looked: Instant,
 }
 
+/// How a file is found again, the surest way first.
+const WAYS: [fn(&Saved, &str, &Seen) -> bool; 3] = [
+    |saved, name, seen| saved.inode == seen.id.inode && saved.name == name,
+    |saved, _, seen| saved.inode == seen.id.inode,
+    |saved, name, _| saved.name == name,
+];
+
 impl FollowSplit {
+    /// Goes on in the files of an earlier job, in the order in which the job read them.
+    fn resume(&mut self, saved: Vec<Saved>) -> Result<()> {
+        if saved.is_empty() {
+            return Ok(());
+        }
+        let named = |(path, seen): (PathBuf, Seen)| (self.naming.of(&path), path, seen);
+        let mut found: Vec<(String, PathBuf, Seen)> =
+            self.found()?.into_iter().map(named).collect();
+        let mut places: Vec<Option<(PathBuf, Seen)>> = vec![None; saved.len()];
+        for is_same in WAYS {
+            for (saved, place) in saved.iter().zip(&mut places).filter(|(_, p)| p.is_none()) {
+                let holds = |path: &PathBuf| File::open(path).and_then(|file| saved.is_in(&file));
+                let at = found.iter().position(|(name, path, seen)| {
+                    is_same(saved, name, seen) && holds(path).unwrap_or(false)
+                });
+                *place = at.map(|at| found.swap_remove(at)).map(|(_, path, seen)| (path, seen));
+            }
+        }
+        for (saved, place) in saved.into_iter().zip(places) {
+            let place = match place {
+                None => saved.renamed(&self.naming),
+                found => found,
+            };
+            match place {
+                Some((path, seen)) => {
+                    let name = self.naming.of(&path);
+                    self.cursors.extend(FileCursor::new(
+                        path,
+                        seen,
+                        name,
+                        Some(saved),
+                        &self.wanted,
+                    )?);
+                }
+                None => {
+                    let anew = found.iter().any(|(name, _, seen)| WAYS[0](&saved, name, seen));
+                    self.notices.push(lost(&saved, anew)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Looks for new files, and for changes of known files.
     fn look(&mut self) -> Result<()> {
         let mut found = self.found()?;
@@ -175,19 +239,16 @@ impl FollowSplit {
         self.cursors.retain(|cursor| !cursor.is_done());
         let known: BTreeMap<Id, usize> =
             self.cursors.iter().enumerate().map(|(at, cursor)| (cursor.id(), at)).collect();
-        found.sort_by_cached_key(|(path, seen)| {
-            let number = self.saved.get(&seen.id.inode).map_or(usize::MAX, |saved| saved.number);
-            (number, seen.modified, path.clone())
-        });
+        found.sort_by_cached_key(|(path, seen)| (seen.modified, path.clone()));
         let mut new = BTreeSet::new();
         for (path, seen) in found {
             match known.get(&seen.id).and_then(|at| self.cursors.get_mut(*at)) {
-                Some(cursor) => cursor.is_seen(path, seen)?,
+                Some(cursor) => cursor.is_seen(path, seen, &self.naming)?,
                 // A file with two names is read once.
                 None if !new.insert(seen.id) => {}
                 None => {
-                    let saved = self.saved.remove(&seen.id.inode);
-                    self.cursors.extend(FileCursor::new(path, seen, saved, &self.wanted)?);
+                    let name = self.naming.of(&path);
+                    self.cursors.extend(FileCursor::new(path, seen, name, None, &self.wanted)?);
                 }
             }
         }
@@ -203,10 +264,7 @@ impl FollowSplit {
             let Some(path) = file.path() else { continue };
             match path.metadata() {
                 Ok(metadata) if metadata.is_file() => {
-                    let id = Id { device: metadata.dev(), inode: metadata.ino() };
-                    let modified = (metadata.mtime(), metadata.mtime_nsec());
-                    let seen = Seen { id, length: metadata.len(), modified };
-                    found.push((path.to_path_buf(), seen));
+                    found.push((path.to_path_buf(), Seen::new(&metadata)));
                 }
                 Ok(_) => {
                     return Err(Error::Io {
@@ -251,6 +309,35 @@ impl FollowSplit {
     }
 }
 
+/// Notice about a file of an earlier job that is gone or changed. `anew`: the file has been written
+/// anew.
+///
+/// # Errors
+///
+/// If the file is gone, and had bytes that had not been read.
+fn lost(saved: &Saved, anew: bool) -> Result<String> {
+    let Saved { offset, length, name, .. } = saved;
+    if anew {
+        return Ok(format!(
+            "{name}: written anew since the job stopped, of which {offset} bytes had been read: it \
+             is read from its beginning"
+        ));
+    }
+    if offset < length {
+        return Err(Error::Io {
+            place: name.clone(),
+            message: format!(
+                "it is gone, and of its {length} bytes the job has read only {offset}"
+            ),
+            help: "put the file back, under any name in its directory, or begin anew".into(),
+        });
+    }
+    Ok(format!(
+        "{name}: gone since the job stopped; its first {offset} bytes have been read, and what was \
+         written behind them is lost"
+    ))
+}
+
 impl Split for FollowSplit {
     fn name(&self) -> &str {
         &self.name
@@ -261,11 +348,13 @@ impl Split for FollowSplit {
     }
 
     fn notice(&mut self) -> Option<String> {
-        self.cursors.iter_mut().find_map(FileCursor::notice)
+        self.notices.pop().or_else(|| self.cursors.iter_mut().find_map(FileCursor::notice))
     }
 
     fn position(&self) -> Position {
-        Position(self.cursors.iter().flat_map(FileCursor::position).collect())
+        let mut numbers = Vec::new();
+        self.cursors.iter().for_each(|cursor| cursor.put_position(&mut numbers));
+        Position(numbers)
     }
 
     fn poll_next(&mut self, now_us: i64, _waker: &Waker) -> Result<SplitPoll> {

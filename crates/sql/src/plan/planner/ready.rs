@@ -31,9 +31,10 @@ impl Planner {
         let mut planned = self.plan(kind, statement)?;
         self.note(&planned, statement)?;
         let intervals = self.settings.checkpoint.path.is_some();
+        let resumes = intervals && self.resumes;
         let manner = |output| {
             let endless = is_endless(&planned.plan, output);
-            Manner { endless, intervals, ..Manner::default() }
+            Manner { endless, intervals, resumes, ..Manner::default() }
         };
         if let StatementKind::Query(_) = kind {
             for (number, name) in planned.left_out.iter().enumerate() {
