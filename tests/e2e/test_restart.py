@@ -33,6 +33,7 @@ class Restarted:
         self.folder, self.state = folder, folder / "state"
         self.data = folder / "a.csv"
         self.data.write_text("k,v,ts\n")
+        self.started: list[subprocess.Popen] = []
 
     def add(self, first: int, last: int) -> None:
         with self.data.open("a") as file:
@@ -42,7 +43,9 @@ class Restarted:
         script = self.folder / "job.sql"
         script.write_text(sql)
         command = [harness.program(), "run", script, "--checkpoint", self.state, "--every", every, *words]
-        return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        words = [str(word) for word in command]
+        self.started.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return self.started[-1]
 
     def rows(self) -> Counter:
         return Counter(row for path in (self.folder / "o").glob("part-*") for row in path.read_text().splitlines())
@@ -64,8 +67,13 @@ class Restarted:
 
 
 @pytest.fixture
-def restarted(tmp_path: Path) -> Restarted:
-    return Restarted(tmp_path)
+def restarted(tmp_path: Path):
+    restarted = Restarted(tmp_path)
+    yield restarted
+    for job in restarted.started:
+        if job.poll() is None:
+            job.terminate()
+            job.communicate()
 
 
 def expected(last: int, windows: int) -> Counter:
@@ -266,3 +274,27 @@ def test_two_jobs_of_a_script_are_refused(restarted):
     script.write_text(QUERY.replace(", 'follow' = 'true'", "") + COUNT.format(size=20))
     done = harness.run("run", script, "--checkpoint", restarted.state, stats=False)
     assert done.code == 2 and "BEGIN STATEMENT SET" in done.stderr, done.stderr
+
+
+def test_what_cannot_be_read_again_is_refused(restarted):
+    script = restarted.folder / "job.sql"
+    sql = QUERY.replace("'connector' = 'file', 'path' = 'a.csv', 'format' = 'csv', 'follow' = 'true'",
+                        "'connector' = 'socket', 'listen' = '127.0.0.1:0', 'format' = 'csv'")
+    script.write_text(sql)
+    done = harness.run("run", script, "--checkpoint", restarted.state, stats=False)
+    assert done.code in (1, 2) and "come only once" in done.stderr and "help:" in done.stderr, done.stderr
+
+
+def test_limit_and_order_go_on(restarted):
+    """A script that is killed gives, in all, the first rows once; NOW() is that of the first start."""
+    restarted.add(0, 20_000)
+    sql = SOURCE.replace(", 'follow' = 'true'", "").replace("n BIGINT", "n BIGINT, started TIMESTAMP(3)") + \
+        "INSERT INTO o SELECT ts, k, v, CAST(NOW() AS TIMESTAMP(3)) FROM a LIMIT 15000;"
+    job = restarted.start(sql, every="10ms")
+    time.sleep(0.05)
+    restarted.stops(job, signal.SIGKILL)
+    job = restarted.start(sql, every="10ms")
+    job.communicate(timeout=60)
+    rows = restarted.rows()
+    assert sum(rows.values()) == 15_000 and max(rows.values()) == 1
+    assert len({row.split(",")[3] for row in rows}) == 1

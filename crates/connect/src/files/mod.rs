@@ -352,7 +352,10 @@ impl Sink for FileSink {
         match self.opened.get() {
             Some(opened) => directory.remove(&opened.found, manner.overwrites)?,
             // The job had ended when it was killed.
-            None if manner.resumes => directory.remove(&self.found(0)?, manner.overwrites)?,
+            None if manner.resumes => {
+                directory.check_unlocked(0)?;
+                directory.remove(&self.found(0)?, manner.overwrites)?;
+            }
             None => {}
         }
         directory.mark()
