@@ -34,6 +34,8 @@ pub(super) struct Bags {
     live_bytes: usize,
     rows: usize,
     others_rows: usize,
+    /// The most that a bag for another leader has taken since rows were sealed last.
+    largest_bytes: usize,
     /// Slices opened since the last batch began.
     opened: usize,
     block: KeyBlock,
@@ -105,6 +107,7 @@ impl Bags {
             live_bytes: 0,
             rows: 0,
             others_rows: 0,
+            largest_bytes: 0,
             opened: 0,
             block,
             routed,
@@ -233,6 +236,8 @@ impl Bags {
 
     fn put(&mut self, slice: SliceId, place: BagsOfSlice) {
         self.count(&place, |sum, part| sum + part);
+        let largest = place.others().map(Passed::bytes).max().unwrap_or(0);
+        self.largest_bytes = self.largest_bytes.max(largest);
         self.slices.insert(slice, place);
     }
 
@@ -250,6 +255,7 @@ impl Bags {
         if self.others_rows == 0 {
             return parcels;
         }
+        self.largest_bytes = 0;
         let slices = self.slices.keys().copied().take_while(|id| how(*id) != SealSlice::Nothing);
         for id in slices.collect::<Vec<_>>() {
             let mut place = self.take(id);
@@ -263,7 +269,9 @@ impl Bags {
                     parcels[leader].passed.extend(rows);
                 }
             }
-            self.put(id, place);
+            if !place.is_empty() {
+                self.put(id, place);
+            }
         }
         parcels
     }
@@ -326,8 +334,6 @@ impl Bags {
             (growth.max().unwrap_or(0) + opened) as u64
         };
         let one = Load { rows: 1, text_bytes: next.text_bytes / next.rows.max(1) };
-        let others = self.slices.values().flat_map(BagsOfSlice::others).map(Passed::bytes);
-        let largest = if self.others_rows > 0 { others.max().unwrap_or(0) as u64 } else { 0 };
         Usage {
             bytes: (self.bytes + spare_bytes + self.slices.len() * size_of::<BagsOfSlice>()) as u64,
             spare_bytes: spare_bytes as u64,
@@ -336,7 +342,7 @@ impl Bags {
             room_bytes: growth(next.max(room)),
             batch_growth_bytes: growth(next).saturating_sub(growth(one)),
             keys: self.rows as u64,
-            largest_kept_bytes: largest,
+            largest_kept_bytes: if self.others_rows > 0 { self.largest_bytes as u64 } else { 0 },
             ..Usage::default()
         }
     }
