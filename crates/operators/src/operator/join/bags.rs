@@ -6,6 +6,7 @@ use std::ops::Bound::{Included, Unbounded};
 
 use millstream_state::{Leaders, Load};
 
+use super::program::Meeting;
 use super::sides::{Evaluated, JoinSide};
 use crate::budget::Usage;
 use crate::columns::keys::{EncodedKeys, KeyBlock};
@@ -25,8 +26,7 @@ pub(super) struct Bags {
     slices: BTreeMap<SliceId, BagsOfSlice>,
     leaders: Leaders,
     me: usize,
-    /// The side whose rows all leaders have ([`plan::Join::broadcast`](crate::plan::Join)).
-    broadcast: Option<usize>,
+    meeting: Meeting,
     /// By side.
     passing: [PassedBuffers; 2],
     /// All slices together.
@@ -88,7 +88,7 @@ impl BagsOfSlice {
 impl Bags {
     pub(super) fn new(
         sides: &[JoinSide; 2],
-        broadcast: Option<usize>,
+        meeting: Meeting,
         leadership: &Leadership,
         room: &Room,
     ) -> Bags {
@@ -101,7 +101,7 @@ impl Bags {
             slices: BTreeMap::new(),
             leaders: Leaders::even(leadership.leaders),
             me: leadership.me,
-            broadcast,
+            meeting,
             passing: [passing(&sides[0]), passing(&sides[1])],
             bytes: 0,
             live_bytes: 0,
@@ -133,7 +133,7 @@ impl Bags {
         rows: &[u32],
         onward: Option<&dyn Onward>,
     ) -> Result<u64> {
-        let (leaders, to) = (self.leaders.count(), self.destination(number));
+        let (leaders, to) = (self.leaders.count(), self.destination(number, slice));
         let mut place = self.take(slice);
         let is_here = |leader: &usize| onward.is_none_or(|onward| !onward.leaves(*leader));
         let Evaluated { keys, arguments, columns } = evaluated;
@@ -167,7 +167,7 @@ impl Bags {
                 pass(leader, &outgoing, onward, bag, passing, scratch)
             };
             match to {
-                Destination::Me => added = give(self.me, rows, keys),
+                Destination::Leader(leader) => added = give(leader, rows, keys),
                 Destination::All => {
                     for leader in 0..leaders {
                         added = added.and_then(|()| give(leader, rows, keys));
@@ -196,12 +196,15 @@ impl Bags {
         added.map(|()| others_rows)
     }
 
-    fn destination(&self, side: usize) -> Destination {
-        match self.broadcast {
-            _ if self.leaders.count() == 1 => Destination::Me,
-            None => Destination::TheirLeaders,
-            Some(broadcast) if broadcast == side => Destination::All,
-            Some(_) => Destination::Me,
+    fn destination(&self, side: usize, slice: SliceId) -> Destination {
+        match self.meeting {
+            _ if self.leaders.count() == 1 => Destination::Leader(self.me),
+            Meeting::Keys => Destination::TheirLeaders,
+            Meeting::Slices(windowing) => {
+                Destination::Leader(windowing.leader_of(slice, self.leaders.count()))
+            }
+            Meeting::Broadcast(broadcast) if broadcast == side => Destination::All,
+            Meeting::Broadcast(_) => Destination::Leader(self.me),
         }
     }
 
@@ -353,8 +356,8 @@ impl Bags {
 enum Destination {
     /// The leaders of their keys.
     TheirLeaders,
-    /// This worker.
-    Me,
+    /// This one.
+    Leader(usize),
     /// All leaders.
     All,
 }
@@ -363,7 +366,7 @@ impl Destination {
     /// The number of leaders in this process that keep rows in columns, and of all leaders.
     fn leaders_here(self, leaders: usize, is_here: &dyn Fn(&usize) -> bool) -> (usize, usize) {
         match self {
-            Destination::Me => (1, 1),
+            Destination::Leader(leader) => (usize::from(is_here(&leader)), 1),
             Destination::All => (0, 1),
             Destination::TheirLeaders => ((0..leaders).filter(is_here).count(), leaders),
         }
