@@ -130,12 +130,22 @@ impl Interval {
     /// interval.
     const LEAST_SLICE_US: i64 = 100_000;
 
+    /// Slices of this length at the most have leaders of their own.
+    const SHORT_SLICE_US: i64 = 1_000_000;
+
     /// How much time a slice has: a multiple of a millisecond. The shorter, the sooner results
     /// come, and the more slices a row of the other side is in: three, if it is half of the
     /// interval.
     pub fn slice_us(&self) -> i64 {
         let half = self.before_us.saturating_add(self.after_us) / 2;
         (half.clamp(Interval::LEAST_SLICE_US, Interval::MAX_US) + 999) / 1000 * 1000
+    }
+
+    /// Whether slices have leaders, and not keys: each leader then has all rows of some slices, and
+    /// not a few rows of each, since a slice of few rows costs more than its rows. Longer slices may
+    /// be too few to give each leader as much.
+    pub fn has_leaders_of_slices(&self) -> bool {
+        self.slice_us() <= Interval::SHORT_SLICE_US
     }
 
     /// Name of the anchor side.

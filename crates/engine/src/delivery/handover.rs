@@ -13,6 +13,9 @@ use millstream_operators::operator::{Delta as Merged, MergeTimes};
 use millstream_operators::passed::{Parcel, PassedRows, Reader};
 use millstream_operators::windowing::SliceId;
 
+/// Passed rows that are taken in in a step, at least, if there are so many.
+const STEP_ROWS: u64 = 512;
+
 /// Messages between the workers of a process.
 enum WorkerMessage {
     /// Changes of an epoch, with the watermark that they cover.
@@ -157,14 +160,20 @@ impl HandOver {
             merge(context, state, slice, segment)?;
             return Ok(true);
         }
-        if let Some(rows) = delta.passed.pop_front() {
-            let (bytes, passed_rows) = (rows.bytes(), rows.rows() as u64);
-            let began = context.shared.env.now_ns();
-            take_in(&mut self.readers[delta.stage], state, delta.from, rows)?;
+        if !delta.passed.is_empty() {
+            let (began, mut passed_rows) = (context.shared.env.now_ns(), 0);
+            // Of many short slices, the rows of several.
+            while passed_rows < STEP_ROWS
+                && let Some(rows) = delta.passed.pop_front()
+            {
+                let bytes = rows.bytes();
+                passed_rows += rows.rows() as u64;
+                take_in(&mut self.readers[delta.stage], state, delta.from, rows)?;
+                context.note_merge(bytes, state)?;
+            }
             let passed_ns = context.shared.env.now_ns().saturating_sub(began);
             let times = MergeTimes { passed_rows, passed_ns, ..MergeTimes::default() };
             state.stage.merging.add(&times);
-            context.note_merge(bytes, state)?;
             return Ok(true);
         }
         state.expected[delta.from] += 1;

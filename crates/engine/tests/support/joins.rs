@@ -146,7 +146,7 @@ fn any_window(random: &mut Random) -> (JoinKind, Option<Window>) {
             if kind == Full {
                 kind = Left;
             }
-            let before_us = ms(random, &[-150, 0, 0, 40, 300, 1000]);
+            let before_us = ms(random, &[-150, 0, 0, 40, 300, 1000, 25_000]);
             let after_us = ms(random, &[-40, 0, 0, 70, 500]).max(-before_us);
             Some(Window::Interval(Interval { anchor, before_us, after_us }))
         }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use millstream_state::hash_words;
+
 use super::{SliceId, Windowing, WindowingKind};
 use crate::event_time::USABLE;
 
@@ -17,6 +19,16 @@ impl Windowing {
         let last = latest.saturating_add(before_us).clamp(-USABLE, USABLE);
         let size_us = self.slices.as_ref().map_or(1, |slices| slices.size_us).max(1);
         (first, if first <= last { last - last.saturating_sub(first) % size_us } else { last })
+    }
+
+    /// The leader of a slice, of so many, where slices have leaders, and not keys. Of slices that
+    /// follow each other, each leader has one, in an order that changes, since the busiest slices
+    /// may follow each other at even distances.
+    pub(crate) fn leader_of(&self, slice: SliceId, leaders: usize) -> usize {
+        let size_us = self.slices.as_ref().map_or(1, |slices| slices.size_us);
+        let (number, leaders) = (slice.0.div_euclid(size_us), leaders as i64);
+        let turn = hash_words(&[number.div_euclid(leaders) as u64]) as i64;
+        number.wrapping_add(turn).rem_euclid(leaders) as usize
     }
 
     /// Times of rows that meet slices from the first to the last of these starts.

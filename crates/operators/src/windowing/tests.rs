@@ -289,3 +289,27 @@ fn times_that_meet_the_same_slices_stand_together() {
         }
     }
 }
+
+/// Of slices that follow each other each leader has one, and the slices of any even distance are
+/// those of all leaders.
+#[test]
+fn slices_of_an_interval_join_are_shared_out_among_leaders() {
+    let interval = Interval { anchor: 0, before_us: 1_000_000, after_us: 1_000_000 };
+    let windowing = Windowing::new(Some(Window::Interval(interval)), 0);
+    for leaders in [1, 2, 3, 5, 256] {
+        let number = leaders as i64;
+        let leader_of = |slice: i64| windowing.leader_of(SliceId(slice * 1_000_000), leaders);
+        for block in [-1_000_000, -1, 0, 7, 1_000_000] {
+            let mut found: Vec<usize> =
+                (block * number..(block + 1) * number).map(leader_of).collect();
+            found.sort_unstable();
+            assert_eq!(found, (0..leaders).collect::<Vec<_>>(), "{block} of {leaders}");
+        }
+        for apart in [2, 10, 60, number] {
+            let mut count = vec![0; leaders];
+            (0..100 * number).for_each(|slice| count[leader_of(slice * apart)] += 1);
+            let least = count.iter().min().copied();
+            assert!(least > Some(50), "{leaders} leaders, {apart} apart: {count:?}");
+        }
+    }
+}

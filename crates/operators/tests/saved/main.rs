@@ -99,11 +99,13 @@ fn sessions_go_on_from_saved_rows() {
 fn joins_go_on_from_saved_rows() {
     let tumble = Window::Tumble(Tumble { size_us: 60 * MS, offset_us: 0 });
     let interval = Window::Interval(Interval { anchor: 0, before_us: 50 * MS, after_us: 70 * MS });
+    let long = Window::Interval(Interval { anchor: 0, before_us: 40_000 * MS, after_us: 0 });
     let as_of = Window::Interval(Interval::AS_OF);
     for (kind, window, is_as_of, broadcast) in [
         (JoinKind::Full, Some(tumble), false, None),
         (JoinKind::Inner, None, false, None),
         (JoinKind::Left, Some(interval), false, None),
+        (JoinKind::Left, Some(long), false, None),
         (JoinKind::Left, Some(as_of), true, None),
         (JoinKind::Inner, Some(as_of), true, None),
         (JoinKind::Left, Some(tumble), false, Some(1)),

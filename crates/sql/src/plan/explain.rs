@@ -382,9 +382,14 @@ fn join_text(text: &mut String, [left, right]: [&Schema; 2], join: &Join) {
         }
         None => {}
     }
-    let where_they_meet = match join.broadcast {
-        None => "which meet at the key's leader",
-        Some(_) => "which meet where the larger side's row is",
+    let where_they_meet = match (join.broadcast, &join.window) {
+        (None, Some(Window::Interval(interval)))
+            if !join.as_of && interval.has_leaders_of_slices() =>
+        {
+            "which meet at the slice's leader"
+        }
+        (None, _) => "which meet at the key's leader",
+        (Some(_), _) => "which meet where the larger side's row is",
     };
     let _ = writeln!(text, "soft breaker (keeps rows of both sides, {where_they_meet})");
     let kind = match join.kind {

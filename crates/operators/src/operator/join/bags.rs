@@ -6,6 +6,7 @@ use std::ops::Bound::{Included, Unbounded};
 
 use millstream_state::{Leaders, Load};
 
+use super::program::Meeting;
 use super::sides::{Evaluated, JoinSide};
 use crate::budget::Usage;
 use crate::columns::keys::{EncodedKeys, KeyBlock};
@@ -25,8 +26,7 @@ pub(super) struct Bags {
     slices: BTreeMap<SliceId, BagsOfSlice>,
     leaders: Leaders,
     me: usize,
-    /// The side whose rows all leaders have ([`plan::Join::broadcast`](crate::plan::Join)).
-    broadcast: Option<usize>,
+    meeting: Meeting,
     /// By side.
     passing: [PassedBuffers; 2],
     /// All slices together.
@@ -34,6 +34,8 @@ pub(super) struct Bags {
     live_bytes: usize,
     rows: usize,
     others_rows: usize,
+    /// The most that a bag for another leader has taken since rows were sealed last.
+    largest_bytes: usize,
     /// Slices opened since the last batch began.
     opened: usize,
     block: KeyBlock,
@@ -86,7 +88,7 @@ impl BagsOfSlice {
 impl Bags {
     pub(super) fn new(
         sides: &[JoinSide; 2],
-        broadcast: Option<usize>,
+        meeting: Meeting,
         leadership: &Leadership,
         room: &Room,
     ) -> Bags {
@@ -99,12 +101,13 @@ impl Bags {
             slices: BTreeMap::new(),
             leaders: Leaders::even(leadership.leaders),
             me: leadership.me,
-            broadcast,
+            meeting,
             passing: [passing(&sides[0]), passing(&sides[1])],
             bytes: 0,
             live_bytes: 0,
             rows: 0,
             others_rows: 0,
+            largest_bytes: 0,
             opened: 0,
             block,
             routed,
@@ -130,7 +133,7 @@ impl Bags {
         rows: &[u32],
         onward: Option<&dyn Onward>,
     ) -> Result<u64> {
-        let (leaders, to) = (self.leaders.count(), self.destination(number));
+        let (leaders, to) = (self.leaders.count(), self.destination(number, slice));
         let mut place = self.take(slice);
         let is_here = |leader: &usize| onward.is_none_or(|onward| !onward.leaves(*leader));
         let Evaluated { keys, arguments, columns } = evaluated;
@@ -164,7 +167,7 @@ impl Bags {
                 pass(leader, &outgoing, onward, bag, passing, scratch)
             };
             match to {
-                Destination::Me => added = give(self.me, rows, keys),
+                Destination::Leader(leader) => added = give(leader, rows, keys),
                 Destination::All => {
                     for leader in 0..leaders {
                         added = added.and_then(|()| give(leader, rows, keys));
@@ -193,12 +196,15 @@ impl Bags {
         added.map(|()| others_rows)
     }
 
-    fn destination(&self, side: usize) -> Destination {
-        match self.broadcast {
-            _ if self.leaders.count() == 1 => Destination::Me,
-            None => Destination::TheirLeaders,
-            Some(broadcast) if broadcast == side => Destination::All,
-            Some(_) => Destination::Me,
+    fn destination(&self, side: usize, slice: SliceId) -> Destination {
+        match self.meeting {
+            _ if self.leaders.count() == 1 => Destination::Leader(self.me),
+            Meeting::Keys => Destination::TheirLeaders,
+            Meeting::Slices(windowing) => {
+                Destination::Leader(windowing.leader_of(slice, self.leaders.count()))
+            }
+            Meeting::Broadcast(broadcast) if broadcast == side => Destination::All,
+            Meeting::Broadcast(_) => Destination::Leader(self.me),
         }
     }
 
@@ -233,6 +239,8 @@ impl Bags {
 
     fn put(&mut self, slice: SliceId, place: BagsOfSlice) {
         self.count(&place, |sum, part| sum + part);
+        let largest = place.others().map(Passed::bytes).max().unwrap_or(0);
+        self.largest_bytes = self.largest_bytes.max(largest);
         self.slices.insert(slice, place);
     }
 
@@ -250,6 +258,7 @@ impl Bags {
         if self.others_rows == 0 {
             return parcels;
         }
+        self.largest_bytes = 0;
         let slices = self.slices.keys().copied().take_while(|id| how(*id) != SealSlice::Nothing);
         for id in slices.collect::<Vec<_>>() {
             let mut place = self.take(id);
@@ -263,7 +272,9 @@ impl Bags {
                     parcels[leader].passed.extend(rows);
                 }
             }
-            self.put(id, place);
+            if !place.is_empty() {
+                self.put(id, place);
+            }
         }
         parcels
     }
@@ -326,8 +337,6 @@ impl Bags {
             (growth.max().unwrap_or(0) + opened) as u64
         };
         let one = Load { rows: 1, text_bytes: next.text_bytes / next.rows.max(1) };
-        let others = self.slices.values().flat_map(BagsOfSlice::others).map(Passed::bytes);
-        let largest = if self.others_rows > 0 { others.max().unwrap_or(0) as u64 } else { 0 };
         Usage {
             bytes: (self.bytes + spare_bytes + self.slices.len() * size_of::<BagsOfSlice>()) as u64,
             spare_bytes: spare_bytes as u64,
@@ -336,7 +345,7 @@ impl Bags {
             room_bytes: growth(next.max(room)),
             batch_growth_bytes: growth(next).saturating_sub(growth(one)),
             keys: self.rows as u64,
-            largest_kept_bytes: largest,
+            largest_kept_bytes: if self.others_rows > 0 { self.largest_bytes as u64 } else { 0 },
             ..Usage::default()
         }
     }
@@ -347,8 +356,8 @@ impl Bags {
 enum Destination {
     /// The leaders of their keys.
     TheirLeaders,
-    /// This worker.
-    Me,
+    /// This one.
+    Leader(usize),
     /// All leaders.
     All,
 }
@@ -357,7 +366,7 @@ impl Destination {
     /// The number of leaders in this process that keep rows in columns, and of all leaders.
     fn leaders_here(self, leaders: usize, is_here: &dyn Fn(&usize) -> bool) -> (usize, usize) {
         match self {
-            Destination::Me => (1, 1),
+            Destination::Leader(leader) => (usize::from(is_here(&leader)), 1),
             Destination::All => (0, 1),
             Destination::TheirLeaders => ((0..leaders).filter(is_here).count(), leaders),
         }

@@ -29,6 +29,9 @@ use crate::windowing::WindowId;
 /// Rows that are read in a step, at least, if there are so many.
 const READ_ROWS: usize = 8192;
 
+/// A window of so many rows fires in a step, but for many pairs.
+const FEW_ROWS: usize = 512;
+
 /// A window that is firing.
 pub(super) struct FiringJoin {
     window: WindowId,
@@ -37,6 +40,7 @@ pub(super) struct FiringJoin {
     live_bytes: usize,
     /// The number of the side with fewer rows.
     small: usize,
+    few: bool,
     sifted: Sifted,
     reader: Reader,
     phase: Phase,
@@ -94,6 +98,7 @@ impl FiringJoin {
         if lacks {
             return None;
         }
+        let few = rows[0] + rows[1] <= FEW_ROWS;
         let small = if program.as_of { 1 } else { usize::from(rows[1] < rows[0]) };
         let live_bytes = own.iter().map(Passed::live_bytes).sum();
         let rest = own.map(|mut bag| bag.take());
@@ -101,7 +106,18 @@ impl FiringJoin {
         let phase = Phase::Building(Gathering::new(&program.sides[small], rows[small]));
         let result = ResultRows::bounded(program.bounds_of(window), PAIRS_MAX.max(READ_ROWS));
         let (pairs, sifted) = Default::default();
-        Some(FiringJoin { window, rest, live_bytes, small, sifted, reader, phase, pairs, result })
+        Some(FiringJoin {
+            window,
+            rest,
+            live_bytes,
+            small,
+            few,
+            sifted,
+            reader,
+            phase,
+            pairs,
+            result,
+        })
     }
 
     pub(super) fn firing(&self) -> Firing {
@@ -141,13 +157,15 @@ impl FiringJoin {
         if self.is_over() {
             return Ok(Step::Over);
         }
-        if !self.result.are_left() {
+        while !self.result.are_left() {
             match self.next(program, bags, versions)? {
                 Some(rows) => match program.time {
                     Some(time) => self.result.give_timed(rows, time)?,
                     None => self.result.give(rows),
                 },
-                None => return Ok(if self.is_over() { Step::Over } else { Step::Working }),
+                None if self.is_over() => return Ok(Step::Over),
+                None if self.few => {}
+                None => return Ok(Step::Working),
             }
         }
         let (rows, times) = self.result.project(&program.finisher)?;

@@ -170,6 +170,7 @@ mod tests {
     use super::*;
     use crate::expr::Expr;
     use crate::operator::join::bags::Bags;
+    use crate::operator::join::program::Meeting;
     use crate::operator::{BySlice, Leadership, Room};
     use crate::plan::{Join, JoinKind, Key};
     use crate::windowing::SliceId;
@@ -240,7 +241,7 @@ mod tests {
             for (number, side) in sides.iter().enumerate() {
                 let leadership = Leadership { me: 0, leaders: 1, of_empty_key: true };
                 let room = Room { buffer_bytes: 200, pool_bytes: 1 << 16, ..Room::default() };
-                let mut bags = Bags::new(&sides, None, &leadership, &room);
+                let mut bags = Bags::new(&sides, Meeting::Keys, &leadership, &room);
                 let places: Vec<u32> = (0..4).collect();
                 for rows in [&places[..1], &places[1..], &places[2..3]] {
                     let mut by_slice: BySlice = vec![(SliceId::WHOLE, rows.to_vec())];
@@ -290,7 +291,7 @@ mod tests {
             let of_batch = side.evaluate(&batch, &mut by_slice).unwrap().unwrap();
             let leadership = Leadership { me: 0, leaders: 1, of_empty_key: true };
             let room = Room { buffer_bytes: 1 << 14, pool_bytes: 1 << 16, ..Room::default() };
-            let mut bags = Bags::new(&sides, None, &leadership, &room);
+            let mut bags = Bags::new(&sides, Meeting::Keys, &leadership, &room);
             bags.add(SliceId::WHOLE, (1, side), &of_batch, &places, None).unwrap();
             let [_, mut bag] = bags.remove(SliceId::WHOLE).unwrap();
             let rows = bag.take().pop().unwrap();

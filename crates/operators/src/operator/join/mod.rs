@@ -11,6 +11,9 @@
 //! not the anchor is appended to several slices, wherever it may have a partner; a partner is in a
 //! single slice.
 //!
+//! Where slices are short, each has a leader, and keys have none: then each leader has all rows of
+//! some slices in place of a few rows of each ([`plan::Interval::has_leaders_of_slices`]).
+//!
 //! Where one side has few rows ([`plan::Join::broadcast`]), these go to all leaders, and rows of
 //! the other side stay with their reader: each is in one bag, next to all its possible partners.
 //!
@@ -52,6 +55,7 @@ use crate::windowing::{SliceId, WindowId, Windowing};
 use bags::Bags;
 use fire::FiringJoin;
 pub use program::JoinProgram;
+use program::Meeting;
 use sides::Evaluated;
 use versions::Versions;
 
@@ -78,7 +82,7 @@ impl super::Program for JoinProgram {
     }
 
     fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator> {
-        let bags = Bags::new(&self.sides, self.broadcast, &leadership, &room);
+        let bags = Bags::new(&self.sides, self.meeting, &leadership, &room);
         Box::new(Join {
             bags,
             leadership,
@@ -260,8 +264,15 @@ impl Operator for Join {
         let Join { program, bags, leadership, .. } = self;
         let side = program.sides.get(rows.side());
         let side = side.ok_or_else(|| Error::Internal("rows of no side of a join".into()))?;
-        if program.broadcast.is_none() && !side.are_led(rows, leadership) {
-            return Err(Error::Internal("rows of another leader's keys".into()));
+        let are_led = match program.meeting {
+            Meeting::Keys => side.are_led(rows, leadership),
+            Meeting::Slices(windowing) => {
+                windowing.leader_of(rows.slice(), leadership.leaders) == leadership.me
+            }
+            Meeting::Broadcast(_) => true,
+        };
+        if !are_led {
+            return Err(Error::Internal("rows of another leader".into()));
         }
         bags.take_in(rows);
         Ok(())

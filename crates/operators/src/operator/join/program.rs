@@ -22,6 +22,17 @@ use crate::operator::{Batch, BySlice, Passing, Rows};
 use crate::plan::{self, Cumulate, JoinKind, Window};
 use crate::windowing::{SliceId, WindowId, Windowing};
 
+/// Where rows meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// At the leaders of their keys.
+    Keys,
+    /// At the leaders of their slices ([`plan::Interval::has_leaders_of_slices`]).
+    Slices(Windowing),
+    /// Where the other side's rows are: all leaders have the rows of this one.
+    Broadcast(usize),
+}
+
 /// A join in executable form.
 #[derive(Debug)]
 pub struct JoinProgram {
@@ -36,8 +47,7 @@ pub struct JoinProgram {
     pub(super) sides: [JoinSide; 2],
     pub(super) condition: Option<Expr>,
     pub(super) nulls_are_equal: bool,
-    /// The side whose rows go to all leaders.
-    pub(super) broadcast: Option<usize>,
+    pub(super) meeting: Meeting,
     /// Whether it is a temporal join.
     pub(super) as_of: bool,
     /// The columns of a pair, and those of what is given.
@@ -62,6 +72,16 @@ impl JoinProgram {
             Window::Interval(_) => window,
             window => Window::Tumble(window.slices()),
         });
+        let windowing = Windowing::new(slices, lateness_us);
+        let meeting = match (join.broadcast, join.window) {
+            (Some(side), _) => Meeting::Broadcast(side),
+            (None, Some(Window::Interval(interval)))
+                if !join.as_of && interval.has_leaders_of_slices() =>
+            {
+                Meeting::Slices(windowing)
+            }
+            _ => Meeting::Keys,
+        };
         let layout = RowLayout::new(sides[0].codec.words().max(1), vec![], &[]);
         let nullable = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
         let compared = Schema::new(join.pair.fields().iter().map(nullable).collect::<Vec<_>>());
@@ -69,12 +89,12 @@ impl JoinProgram {
             name: explain::name_of(join),
             kind: join.kind,
             window: join.window,
-            windowing: Windowing::new(slices, lateness_us),
+            windowing,
+            meeting,
             assigning: Windowing::new(join.window, lateness_us),
             left_inputs: join.left_inputs,
             condition: join.condition.clone(),
             nulls_are_equal: join.nulls_are_equal,
-            broadcast: join.broadcast,
             as_of: join.as_of,
             pair: join.pair.clone(),
             compared: Arc::new(compared),

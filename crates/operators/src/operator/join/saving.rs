@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use millstream_state::Leaders;
 
 use super::gathered::Gathering;
+use super::program::Meeting;
 use super::sides::{JoinSide, SideColumns};
 use super::{Join, JoinProgram};
 use crate::columns::plain::{kept, kept_type, unkept};
@@ -26,6 +27,7 @@ use crate::operator::saved::{
 };
 use crate::passed::{Outgoing, PassedRows, Reader};
 use crate::plan::JoinKind;
+use crate::windowing::SliceId;
 
 /// The column of encoded keys; there is none without keys.
 const KEYS: &str = "$keys";
@@ -181,7 +183,7 @@ impl Join {
     /// The next rows of a side's bags.
     fn save_bags(&self, number: usize, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
         let Join { program, bags, leadership, .. } = self;
-        if program.broadcast == Some(number) && leadership.me != 0 {
+        if program.meeting == Meeting::Broadcast(number) && leadership.me != 0 {
             return Ok(None);
         }
         let side = &program.sides[number];
@@ -226,9 +228,10 @@ impl Join {
         let mut hashes = Vec::new();
         side.codec.hash(&keys, rows.num_rows(), &mut hashes);
         let (leaders, me) = (Leaders::even(leadership.leaders), leadership.me);
-        let is_own = |row: &u32| match program.broadcast {
-            None => leaders.of(hashes[*row as usize]) == me,
-            Some(broadcast) => broadcast == number || *row as usize % leadership.leaders == me,
+        let is_own = |slice: SliceId, row: &u32| match program.meeting {
+            Meeting::Keys => leaders.of(hashes[*row as usize]) == me,
+            Meeting::Slices(windowing) => windowing.leader_of(slice, leaders.count()) == me,
+            Meeting::Broadcast(side) => side == number || *row as usize % leaders.count() == me,
         };
         let arguments = side.inputs(&columns)?;
         let vars = side.format.vars_behind(side.texts_in(&columns), &arguments);
@@ -237,7 +240,8 @@ impl Join {
             if !program.windowing.has_slice(slice) {
                 return Err(restoring.damaged(format_args!("there is no slice {slice}")));
             }
-            let own: Vec<u32> = places[range].iter().copied().filter(is_own).collect();
+            let own: Vec<u32> =
+                places[range].iter().copied().filter(|row| is_own(slice, row)).collect();
             for picked in own.chunks(GROUP_ROWS) {
                 let rows = Outgoing {
                     slice,
