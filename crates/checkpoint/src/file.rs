@@ -75,7 +75,7 @@ pub(crate) fn save_waiting(
     file.finish(0..0).map(Some)
 }
 
-/// Begins a file, whose name tells programs that it is Parquet.
+/// Begins a Parquet file.
 fn begin(store: &Checkpoints, checkpoint: u64, label: &str, attempt: &str) -> Saved<StateWriter> {
     Ok(store.write_file(checkpoint, label, &format!("{attempt}.parquet"))?)
 }
@@ -86,7 +86,7 @@ impl Writing {
             .set_compression(Compression::LZ4_RAW)
             .set_dictionary_enabled(false)
             .set_statistics_enabled(EnabledStatistics::None)
-            // A batch is one row group, whatever its length.
+            // Batches of any length are one row group each.
             .set_max_row_group_row_count(None)
             .set_created_by(concat!("millstream ", env!("CARGO_PKG_VERSION")).into())
             .build();

@@ -5,9 +5,9 @@
 //! it copies the state of each worker at a cut, writes it while the job goes on, publishes the
 //! manifest, and then makes the rows of the interval visible. A [`Timer`] asks for cuts.
 //!
-//! **Promise.** Rows of an output that can be committed are visible exactly once, whatever crashes,
-//! and whenever: they become visible only after the manifest that names them is durable, and a job
-//! that goes on from a manifest makes them visible again, which changes nothing.
+//! **Promise.** Rows of an output that can be committed are visible exactly once after any crash.
+//! Rows become visible after their manifest is durable. A job that goes on from a manifest commits
+//! the manifest's rows once more, and a second commit changes nothing.
 //!
 //! **A store that fails** for a while does not end the job. Rows of an interval without a manifest
 //! wait for the next one. After [`Options::tolerance`] the job ends.

@@ -24,9 +24,9 @@ pub struct CheckpointDirectory {
 pub enum Verdict {
     /// With its state.
     Kept,
-    /// It is new, and starts empty.
+    /// The stage is new, and starts empty.
     New,
-    /// It is not in the query any more.
+    /// The query has no such stage any more.
     Gone,
     /// Not at all, for this reason.
     Changed(String),

@@ -1,4 +1,4 @@
-//! Where a job goes on: its checkpoint, and what fits of it.
+//! Choice of the checkpoint from which a job goes on, and of the fitting state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,14 +26,14 @@ const HELD_PART: u64 = 8;
 pub struct JobToSave<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// The settings with which it will run.
+    /// The settings of the run.
     pub settings: &'a Settings,
-    /// Its statement, by which people know it.
+    /// The text by which people know the job.
     pub text: String,
-    /// The names of the tables that it inserts into, in the order of its outputs; outputs behind
-    /// them have none.
+    /// The names of the tables that the job inserts into, in the order of the outputs. Further
+    /// outputs have no name.
     pub targets: &'a [String],
-    /// The sinks of its outputs, not opened yet.
+    /// The sinks of the outputs, not opened yet.
     pub sinks: &'a [Arc<dyn Sink>],
     /// Names types as their user does.
     pub type_name: &'a dyn Fn(&DataType) -> String,
@@ -207,7 +207,7 @@ fn commit(manifest: &Manifest, job: &JobToSave<'_>, outputs: &[String]) -> Resul
     Ok(())
 }
 
-/// What the outputs have still to give.
+/// Remaining rows of the outputs.
 fn output_marks(
     store: &Checkpoints,
     manifest: &Manifest,
@@ -229,8 +229,8 @@ fn output_marks(
     outputs.iter().map(mark).collect()
 }
 
-/// When the job was started for the first time that goes on from these checkpoints: what `NOW()`
-/// means in its query. `None` for a job that begins.
+/// The first start of the job of these checkpoints, microseconds since 1970: `NOW()` in the query.
+/// `None` for a job that begins.
 pub fn started_us(path: &Path, start: Start) -> Option<i64> {
     let store = Checkpoints::new(Arc::new(LocalStore::new(path)), "").ok()?;
     let found = match start {
@@ -252,7 +252,7 @@ pub(crate) fn saved_identities(saved: &[Stage]) -> Result<Vec<StageIdentity>> {
     saved.iter().map(known).collect()
 }
 
-/// What fits of the saved stages.
+/// State of saved stages that fits.
 struct Fitting {
     files: Restored,
     frontiers: Vec<i64>,
@@ -343,7 +343,7 @@ fn megabytes(bytes: u64) -> String {
     }
 }
 
-/// A text that no other run has.
+/// A text that is unique to this run.
 fn attempt() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}", since.as_nanos(), std::process::id())

@@ -1,4 +1,4 @@
-//! What a user says of the checkpoints of a job.
+//! The user's options for the checkpoints of a job.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub enum Start {
     At(u64),
 }
 
-/// What a user says of the checkpoints of a job.
+/// The user's options for the checkpoints of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The directory of the checkpoints; it is made if need be.

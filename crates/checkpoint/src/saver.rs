@@ -23,18 +23,18 @@ use crate::file::read;
 use crate::held::{Held, Room};
 use crate::writer::{Fixed, Work, Writer};
 
-/// By stage of the plan: the files from which it goes on.
+/// Files with saved state, by stage of the plan.
 pub(crate) type Restored = Vec<Vec<StateFile>>;
 
 /// Saves the cuts of a job in a store. See the [crate's](crate) promise.
 pub struct Saver {
     from: Restored,
     shared: Arc<Shared>,
-    /// Cuts for the thread that writes them.
+    /// Queue of the writing thread.
     works: Mutex<Sender<Work>>,
 }
 
-/// What the thread shares.
+/// State shared with the writing thread.
 struct Shared {
     writer: Writer,
     room: Room,
@@ -123,8 +123,7 @@ impl Saver {
         self.cut(stopper)
     }
 
-    /// A job has ended well, and its sinks are finished: publishes its end, and makes its rows
-    /// visible.
+    /// Publishes the end of a job whose sinks are finished, and makes the last rows visible.
     ///
     /// # Errors
     /// The store has failed for longer than is tolerated, or another job has taken its place.

@@ -1,4 +1,4 @@
-//! Writing a cut into the store: its files, its manifest, and then the names of its output.
+//! Writing a cut into the store: files of state, the manifest, then the commit of the outputs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Partitions of the keys, for the files' entries: see [`StateFile::partitions`].
 const PARTITIONS: usize = 256;
 
-/// What does not change while a job runs.
+/// Constants of a running job.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) store: Checkpoints,
@@ -222,7 +222,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Publishes the end of a job, whose sinks are finished, and makes its rows visible.
+    /// Publishes the end of a job whose sinks are finished, and makes the last rows visible.
     pub(crate) fn end(&self, number: u64, marks: JobMarks) -> Result<()> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         for (sink, waiting) in self.fixed.sinks.iter().zip(&mut progress.waiting) {

@@ -295,7 +295,7 @@ impl CheckpointArguments {
         Ok(pairs)
     }
 
-    /// How many times a job that is killed is started again; `None` in the program that runs it.
+    /// The number of restarts of a killed job; `None` in the supervised program.
     pub(crate) fn restarts(&self) -> Option<u32> {
         self.restart.filter(|_| !is_supervised())
     }

@@ -7,11 +7,12 @@ use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use millstream::program::cluster::check_settings;
-use millstream::program::saved::{Beginning, Readied, fix_start, ready};
+use millstream::program::saved::{Beginning, Readied, Ready, fix_start, ready};
 use millstream::program::{
-    Executed, SessionControl, Statement, analyzed, counted, counters, harmless, parse_script,
+    Executed, Planned, SessionControl, Statement, analyzed, counted, counters, harmless,
+    parse_script,
 };
-use millstream::{Error, Session, Stats};
+use millstream::{Error, Session, Sink, Stats};
 use millstream_arguments::SettingArguments;
 use serde_json::Value;
 
@@ -181,19 +182,11 @@ pub(crate) fn run(
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
                 let sinks = planned.take_sinks(|| text_sink(output));
-                let say = |notice: &str| warn(&notice);
-                let ready = ready(&session, &planned, &sinks, beginning, queries, say);
-                let ready = match ready.map_err(failed)? {
-                    Readied::Runs(ready) => ready,
-                    Readied::Ended(number) => {
-                        note(&ended(number));
-                        continue;
-                    }
-                };
+                let ready = begin(&session, &planned, &sinks, beginning, queries)?;
+                let Some(ready) = ready else { continue };
                 remarks.say(&ready.remarks);
                 remarks.say(ready.job.remarks());
                 let stopping = ready.stopping.clone();
-                stopping.stopper().on_notice(|notice| warn(&notice));
                 alone.runs(stopping.clone());
                 let (stats, result) = ready.run();
                 let (result, interrupted) =
@@ -227,11 +220,28 @@ pub(crate) fn run(
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
 }
 
-/// A job that an earlier run has ended.
-fn ended(number: u64) -> String {
-    format!(
-        "the job has ended with checkpoint {number}, and all its rows are written; --fresh runs it anew"
-    )
+/// Prepares a query's job; `None` if an earlier run has ended the job.
+fn begin(
+    session: &Session,
+    planned: &Planned,
+    sinks: &[Arc<dyn Sink>],
+    beginning: &Beginning,
+    queries: usize,
+) -> Result<Option<Box<Ready>>, Failure> {
+    let say = |notice: &str| warn(&notice);
+    match ready(session, planned, sinks, beginning, queries, say).map_err(failed)? {
+        Readied::Runs(ready) => {
+            ready.stopping.stopper().on_notice(|notice| warn(&notice));
+            Ok(Some(ready))
+        }
+        Readied::Ended(number) => {
+            note(&format!(
+                "the job has ended with checkpoint {number}, and all its rows are written\n  \
+                 help: --fresh runs it anew"
+            ));
+            Ok(None)
+        }
+    }
 }
 
 /// A script that was drained ends with the query that ran.

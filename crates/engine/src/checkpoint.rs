@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::observe::CheckpointStatus;
 use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::JobMarks;
@@ -57,7 +57,7 @@ pub struct Resume {
     /// By stage with state: the packing that goes in place of the plan's own. Empty, or with an
     /// empty layout for a stage: as planned.
     pub layouts: Vec<Layout>,
-    /// By output: what it had still to give. Empty for a job that begins.
+    /// By output: the remaining rows. Empty for a job that begins.
     pub outputs: Vec<OutputMark>,
 }
 
@@ -74,13 +74,13 @@ pub struct CutTaken {
     pub frontiers: Vec<i64>,
     /// By stage with state: its packing.
     pub layouts: Vec<Layout>,
-    /// By output: what it has still to give.
+    /// By output: the remaining rows.
     pub outputs: Vec<OutputMark>,
     /// By output: the rows since the cut before.
     pub prepared: Vec<Prepared>,
 }
 
-/// What an output has still to give at a cut.
+/// The remaining rows of an output at a cut.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OutputMark {
     /// OFFSET: so many rows are still to be passed over.
@@ -111,4 +111,23 @@ pub fn waiting_schema(output: &Schema) -> SchemaRef {
     let places = ["$split", "$chunk", "$input", "$window", "$time"].map(place);
     let fields = output.fields().iter().cloned().chain([source]).chain(places);
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The checkpoints of a job, since its program has started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointStatus {
+    /// How many were written.
+    pub written: u64,
+    /// How many could not be written.
+    pub failed: u64,
+    /// The number of the last one, and when it was written, microseconds since 1970.
+    pub last: Option<(u64, i64)>,
+    /// Bytes of its state.
+    pub bytes: u64,
+    /// Its time from the request until it was durable.
+    pub duration_us: u64,
+    /// For how long the checkpoint has been in the making that is being made now.
+    pub taking_us: Option<u64>,
+    /// Why the last one could not be written, if it could not.
+    pub error: Option<String>,
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_state::near_cache_bytes;
 
-/// Bytes of a core's second-level cache in simulation: a seed takes the same course on every machine.
+/// Bytes of a core's second-level cache in simulation, the same on every machine.
 pub(crate) const SIMULATED_NEAR_CACHE: usize = 2 << 20;
 
 /// Services that a job needs from the outside world.

@@ -141,9 +141,8 @@ impl Interval {
         (half.clamp(Interval::LEAST_SLICE_US, Interval::MAX_US) + 999) / 1000 * 1000
     }
 
-    /// Whether slices have leaders, and not keys: each leader then has all rows of some slices, and
-    /// not a few rows of each, since a slice of few rows costs more than its rows. Longer slices may
-    /// be too few to give each leader as much.
+    /// Whether slices have leaders, and not keys: each leader then has all rows of some slices. A
+    /// slice of few rows costs more than the rows. Longer slices may be too few for even shares.
     pub fn has_leaders_of_slices(&self) -> bool {
         self.slice_us() <= Interval::SHORT_SLICE_US
     }

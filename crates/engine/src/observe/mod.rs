@@ -14,6 +14,8 @@ mod merged;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::checkpoint::CheckpointStatus;
+
 use crate::table::Extent;
 use millstream_operators::event_time::{BEGINNING, END};
 
@@ -56,7 +58,7 @@ pub struct Snapshot {
     pub memory: Memory,
     /// How long windows take from being complete to being written.
     pub latency: Latency,
-    /// Its checkpoints, if it has any.
+    /// The job's checkpoints, if there are any.
     #[serde(default)]
     pub checkpoints: Option<CheckpointStatus>,
 }
@@ -285,25 +287,6 @@ pub struct Channel {
     pub rows: u64,
     /// How often a slot was wanted and there was no credit.
     pub credit_stalls: u64,
-}
-
-/// The checkpoints of a job, since its program has started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckpointStatus {
-    /// How many were written.
-    pub written: u64,
-    /// How many could not be written.
-    pub failed: u64,
-    /// The number of the last one, and when it was written, microseconds since 1970.
-    pub last: Option<(u64, i64)>,
-    /// Bytes of its state.
-    pub bytes: u64,
-    /// Its time from the request until it was durable.
-    pub duration_us: u64,
-    /// For how long the checkpoint has been in the making that is being made now.
-    pub taking_us: Option<u64>,
-    /// Why the last one could not be written, if it could not.
-    pub error: Option<String>,
 }
 
 /// The memory of a job.

@@ -45,7 +45,7 @@ pub enum Readied {
     Ended(u64),
 }
 
-/// Stops a job: one with checkpoints after a last one.
+/// Stops a job. A job with checkpoints takes a last checkpoint before.
 #[derive(Debug, Clone)]
 pub struct Stopping {
     stopper: Stopper,

@@ -37,7 +37,7 @@ pub struct Manifest {
     pub job: String,
     /// When the cut was made.
     pub time_us: i64,
-    /// Number of the job's first checkpoint: those before it are of a job that was given up.
+    /// Number of the job's first checkpoint. Earlier checkpoints belong to an abandoned job.
     #[serde(default)]
     pub first: u64,
     /// When the job was started for the first time: `NOW()`, and generators, count from here.
@@ -62,7 +62,7 @@ pub struct Manifest {
 pub struct Stage {
     /// Its names in the plan. A stage of an edited query is the same if one of them is.
     pub names: Vec<String>,
-    /// What the state means, as the engine writes it. State fits if all of it is equal.
+    /// The identity of the state, in the engine's form. Equal identities mean that state fits.
     pub identity: serde_json::Value,
     /// Numbers that a later run takes over, although its own plan may have others: how many windows
     /// share a slice, for example.
