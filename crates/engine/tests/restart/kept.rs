@@ -98,6 +98,8 @@ impl Checkpoints for Kept {
 
     fn complete(&self, cut: CutTaken) -> Result<()> {
         assert_eq!(cut.number, self.begun.load(Relaxed));
+        let started_us = self.resume.lock().unwrap().started_us;
+        assert_eq!(cut.started_us, started_us.unwrap_or(cut.started_us));
         self.completed.fetch_add(1, Relaxed);
         cut.outputs.iter().for_each(|mark| self.note_waiting(mark));
         let marks = cut.outputs.into_iter();

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type};
 use millstream_contract::expr::{Evaluate, Expr};
-use millstream_contract::plan::{Cumulate, Hop, Operator, Plan, Sort, SortKey, Window};
+use millstream_contract::plan::{
+    Cumulate, Hop, Node, Operator, Output, Plan, Sort, SortKey, Stage, Window,
+};
 use millstream_contract::{Error, Result};
 
 use crate::support::chain::Chain;
-use crate::support::graph::Graph;
+use crate::support::graph::{Graph, Kind, Stop, Take};
 use crate::support::joins::Case;
+use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::sessions::SessionCase;
 use crate::support::*;
 
@@ -51,7 +54,45 @@ impl Evaluate for Not {
     }
 }
 
+const FAILING: i64 = 77;
+
+/// Lets a stage that passes records fail on an amount.
+fn fail(stage: &mut Stage, amount: i64) {
+    let project = stage.inputs[0].project.as_mut().expect("columns");
+    project.columns[3] = Expr::Computed(Arc::new(Not(amount)));
+}
+
+/// Lets a graph have one output: a union of its tables, of records or of windows. A table's rows
+/// wait for those of another one.
+fn unite(graph: &mut Graph, windows: Option<[(i64, i64); 3]>) {
+    let take = |from| Take { from, at_least: None, raw: false };
+    let sources: Vec<Node> = (0..graph.origins.len()).map(Node::Source).collect();
+    let mut takes: Vec<Take> = sources.into_iter().map(take).collect();
+    graph.stops = Vec::new();
+    for (takes, window_ms) in takes.iter_mut().zip(windows.into_iter().flatten()) {
+        let stage = Node::Stage(graph.stops.len());
+        let of_source = vec![std::mem::replace(takes, take(stage))];
+        let kind = Kind::Aggregate { window_ms: Some(window_ms), keyed: true };
+        graph.stops.push(Stop { takes: of_source, kind });
+    }
+    graph.outputs = vec![Output::of(graph.stops.len())];
+    graph.stops.push(Stop { takes, kind: Kind::Pass { limit: None, offset: 0 } });
+}
+
 impl Query {
+    /// One split has a record that cannot be evaluated, and the other split comes later.
+    pub(crate) fn that_fails(random: &mut Random, limit: u64) -> Query {
+        let mut record =
+            |amount| Record { amount: Some(amount), ..records(random, 1, 1, 1)[0][0].clone() };
+        let scripts = [(1_000_000, 1), (0, FAILING)].map(|(at_us, amount)| {
+            let batches = batches_of(&[record(amount)], &mut Random::new(1), 1);
+            Script { batches: batches.into_iter().map(|batch| (at_us, batch)).collect() }
+        });
+        let mut plan = passing(Arc::new(Scripted::new(scripts.into(), 0)), Some(limit));
+        fail(&mut plan.stages[0], FAILING);
+        Query { plan, what: format!("limit {limit}"), lateness_ms: 0 }
+    }
+
     /// Everything about it is drawn at random.
     pub(crate) fn any(random: &mut Random) -> Query {
         match random.below(10) {
@@ -73,8 +114,21 @@ impl Query {
                 Query { plan, what: format!("{chain:?}"), lateness_ms: chain.lateness_ms }
             }
             3..=5 => {
-                let graph = Graph::any(random);
-                let (plan, what) = (graph.plan(), format!("{graph:?}"));
+                let mut graph = Graph::any(random);
+                match random.below(3) {
+                    0 => unite(&mut graph, None),
+                    1 => unite(&mut graph, Some([(50, 0), (500, 0), (1000, 70)])),
+                    _ => {}
+                }
+                let (mut plan, what) = (graph.plan(), format!("{graph:?}"));
+                // Also beside rows of other inputs, where packing leaves windows apart: a query
+                // that takes over a packing may have got such an output.
+                let packed = random.pick(&[1, 1, 5]);
+                for stage in &mut plan.stages {
+                    if let Operator::Aggregate(aggregate) = &mut stage.operator {
+                        aggregate.windows_in_slice = packed;
+                    }
+                }
                 Query { plan, what, lateness_ms: graph.lateness_ms }
             }
             _ => Query::of_one_stage(random),
@@ -105,10 +159,8 @@ impl Query {
         match &mut stage.operator {
             Operator::Stateless { limit, offset: skip } => {
                 *skip = offset;
-                let project = stage.inputs[0].project.as_mut();
-                if let (Some(project), Some(_), 0) = (project, limit, random.below(2)) {
-                    let failing = random.below(1000) as i64 - 500;
-                    project.columns[3] = Expr::Computed(Arc::new(Not(failing)));
+                if limit.is_some() && random.below(2) == 0 {
+                    fail(stage, random.below(1000) as i64 - 500);
                 }
             }
             // The first windows, each in an order of its own.

@@ -9,8 +9,8 @@ use std::task::Waker;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
 use millstream_contract::plan::Plan;
-use millstream_contract::table::{JobMarks, OpenOptions, Position, Split, SplitPoll, Table};
-use millstream_engine::Stopper;
+use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
+use millstream_engine::{Resume, Stopper};
 
 use crate::kept::Kept;
 use crate::support::Random;
@@ -67,13 +67,15 @@ struct Reading {
     reversed: bool,
     /// Splits that are there no more.
     gone: BTreeSet<String>,
+    /// When the first job was started.
+    started_us: Option<i64>,
 }
 
 /// The plan over its tables as they are read by a job. `goes`: splits that had ended are gone.
 pub(crate) fn read(
     mut plan: Plan,
     control: &Arc<Control>,
-    from: &JobMarks,
+    from: &Resume,
     (reversed, goes): (bool, bool),
 ) -> Plan {
     let names: Vec<String> = plan.sources.iter().map(|source| source.name.clone()).collect();
@@ -83,13 +85,14 @@ pub(crate) fn read(
             0 => source.name.clone(),
             before => format!("{}.{}", source.name, before + 1),
         };
-        let splits = from.get(&name).filter(|_| goes).into_iter().flat_map(|of| &of.splits);
+        let splits = from.marks.get(&name).filter(|_| goes).into_iter().flat_map(|of| &of.splits);
         let gone = splits.filter(|(_, mark)| mark.ended).map(|(name, _)| name.clone());
         source.table = Arc::new(Reading {
             table: source.table.clone(),
             control: control.clone(),
             reversed,
             gone: gone.collect(),
+            started_us: from.started_us,
         });
     }
     plan
@@ -134,6 +137,7 @@ impl Table for Reading {
         self.table.bounded()
     }
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        assert_eq!(options.start_time_us, self.started_us.unwrap_or(options.start_time_us));
         let split = |(number, split): (usize, Box<dyn Split>)| -> Box<dyn Split> {
             let name = format!("split {number}");
             let next = options.from.get(&name).and_then(|at| at.0.first().copied()).unwrap_or(0);
