@@ -4,6 +4,16 @@
 //! the job come one after the other, so that the ends of their chunks make no difference. If a
 //! source may keep the others waiting, all are written as they come.
 
+use crate::intake::SplitName;
+
+/// The chunks of all splits that are before the place where a job goes on.
+pub(crate) struct Begun<'a> {
+    pub(crate) names: &'a [SplitName],
+    pub(crate) chunks: &'a [u64],
+    /// For splits that have ended: the number of their chunks.
+    pub(crate) ended: &'a [Option<u64>],
+}
+
 /// The splits of an output, by turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
