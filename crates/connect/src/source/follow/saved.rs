@@ -109,16 +109,17 @@ impl Saved {
             && fingerprint(&before(file, self.offset)?) == self.tail)
     }
 
-    /// The file, if it has been renamed within its directory.
+    /// The file, if the table's path does not name it: a file of the saved name, or a file of the
+    /// saved inode in the same directory.
     pub(super) fn renamed(&self, naming: &Naming) -> Option<(PathBuf, Seen)> {
         let path = naming.base.join(&self.name);
         let entries = fs::read_dir(path.parent()?).ok()?;
         let found = |entry: DirEntry| {
             let metadata = entry.metadata().ok().filter(|found| found.is_file())?;
-            let (path, seen) = (entry.path(), Seen::new(&metadata));
-            let same = seen.id.inode == self.inode
-                && File::open(&path).and_then(|file| self.is_in(&file)).unwrap_or(false);
-            same.then_some((path, seen))
+            let (at, seen) = (entry.path(), Seen::new(&metadata));
+            let same = (seen.id.inode == self.inode || at == path)
+                && File::open(&at).and_then(|file| self.is_in(&file)).unwrap_or(false);
+            same.then_some((at, seen))
         };
         entries.flatten().find_map(found)
     }

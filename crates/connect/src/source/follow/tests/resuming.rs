@@ -34,13 +34,12 @@ fn each_line_is_read_once_whatever_happens_between_two_jobs() {
                 folder = copy;
             }
         }
-        folder.append("x.log", if round == 0 { "" } else { "a\n" });
+        folder.append("x.log", if [1, 2].contains(&round) { "a\n" } else { "" });
         folder.append("x.log", &lines(next + 10..next + 20));
         let new = format!("z{round}.log");
         folder.append(&new, &format!("a\n{}\n", 2000 + round));
         followed = folder.resume("*.log", &position).unwrap();
-        let mut expected: Vec<i64> =
-            (next..next + 20).chain([1000 + round, 2000 + round]).collect();
+        let mut expected: Vec<i64> = (next..next + 20).chain([100 + round, 2000 + round]).collect();
         let mut found = Vec::new();
         let start = Instant::now();
         while found.len() < expected.len() && start.elapsed() < PATIENCE {
