@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 
 use super::queue::QueuedItem;
-use super::saved::Begun;
-use super::turns::{ChunkAt, Next, Turns};
+use super::turns::{Begun, ChunkAt, Next, Turns};
 use crate::error::Error;
 use crate::order::Run;
 use millstream_operators::stamped::BatchPlace;

@@ -45,8 +45,7 @@ use queue::{Queue, Waiting};
 pub(crate) use output::{GatheredOutput, Role};
 pub(crate) use packs::OutputWindow;
 pub(crate) use records::BatchRows;
-pub(crate) use saved::Begun;
-pub(crate) use turns::{ChunkAt, Turns};
+pub(crate) use turns::{Begun, ChunkAt, Turns};
 
 /// Collects the rows of an output.
 pub(crate) struct Gather {

@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, Int64Type, Schema};
 
 use super::limit::Limit;
 use super::queue::Queue;
+use super::turns::Begun;
 use super::{Gather, GatherState};
 use crate::checkpoint::{OutputMark, waiting_schema};
 use crate::error::{Error, Result};
@@ -24,14 +25,6 @@ use millstream_operators::windowing::WindowId;
 
 /// Columns that say together where a row belongs.
 const PLACES: usize = 5;
-
-/// The chunks of all splits that are before the place where a job goes on.
-pub(crate) struct Begun<'a> {
-    pub(crate) names: &'a [SplitName],
-    pub(crate) chunks: &'a [u64],
-    /// For splits that have ended, as [`super::Gather::queue_batches`] has it.
-    pub(crate) ended: &'a [Option<u64>],
-}
 
 impl Gather {
     /// Whether everything whose turn it is has been written, and nobody writes. If so, nothing more

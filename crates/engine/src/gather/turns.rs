@@ -4,6 +4,8 @@
 //! the job come one after the other, so that the ends of their chunks make no difference. If a
 //! source may keep the others waiting, all are written as they come.
 
+use crate::intake::SplitName;
+
 /// The splits of an output, by turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
@@ -11,6 +13,14 @@ pub(crate) struct Turns {
     splits: Vec<Vec<usize>>,
     /// Whether a turn comes when the one before is over.
     in_order: bool,
+}
+
+/// The chunks of all splits that are before the place where a job goes on.
+pub(crate) struct Begun<'a> {
+    pub(crate) names: &'a [SplitName],
+    pub(crate) chunks: &'a [u64],
+    /// For splits that have ended, as [`super::Gather::queue_batches`] has it.
+    pub(crate) ended: &'a [Option<u64>],
 }
 
 /// A chunk, by its number and its split's number.

@@ -150,16 +150,11 @@ impl Intake {
         let mut states_of_sources = Vec::new();
         for origin in origins {
             let source = sources.len();
-            let Origin { name, about, bounded, live, splits: mut its, from, preparer, .. } = origin;
+            let Origin { name, about, bounded, live, splits: its, from, preparer, .. } = origin;
             let Origin { idle_timeout_us, windowings, group, .. } = origin;
             let low = from.as_ref().map_or(BEGINNING, |from| from.low_us);
             states_of_sources.push(SourceState::new(place.processes, low));
-            its.extend(marks::gone(&its, from.as_ref()));
-            let marks = marks::of(&its, from);
-            let mut marked: Vec<_> = its.into_iter().zip(marks).collect();
-            // Rows come in this order, whatever the order in which splits are opened now.
-            marked.sort_by_key(|(_, mark)| mark.number);
-            for (split, mark) in marked {
+            for (split, mark) in marks::marked(its, from) {
                 let sharing = match split.sharing() {
                     // There is one clock for each split.
                     Sharing::ByChunk if preparer.has_clock() => Sharing::Whole,
