@@ -6,14 +6,6 @@
 
 use crate::intake::SplitName;
 
-/// The chunks of all splits that are before the place where a job goes on.
-pub(crate) struct Begun<'a> {
-    pub(crate) names: &'a [SplitName],
-    pub(crate) chunks: &'a [u64],
-    /// For splits that have ended: the number of their chunks.
-    pub(crate) ended: &'a [Option<u64>],
-}
-
 /// The splits of an output, by turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
@@ -21,6 +13,14 @@ pub(crate) struct Turns {
     splits: Vec<Vec<usize>>,
     /// Whether a turn comes when the one before is over.
     in_order: bool,
+}
+
+/// The chunks of all splits that are before the place where a job goes on.
+pub(crate) struct Begun<'a> {
+    pub(crate) names: &'a [SplitName],
+    pub(crate) chunks: &'a [u64],
+    /// For splits that have ended, as [`super::Gather::queue_batches`] has it.
+    pub(crate) ended: &'a [Option<u64>],
 }
 
 /// A chunk, by its number and its split's number.

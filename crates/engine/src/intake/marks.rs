@@ -33,19 +33,8 @@ impl Split for Gone {
     }
 }
 
-/// The splits of an earlier job that had ended, and are there no more.
-fn gone(splits: &[Box<dyn Split>], from: Option<&SourceMarks>) -> Vec<Box<dyn Split>> {
-    let there: BTreeSet<&str> = splits.iter().map(|split| split.name()).collect();
-    let known = from.iter().flat_map(|from| &from.splits);
-    let gone = known.filter(|(name, mark)| mark.ended && !there.contains(name.as_str()));
-    let split = |(name, mark): (&String, &SplitMark)| -> Box<dyn Split> {
-        Box::new(Gone(name.clone(), mark.position.clone()))
-    };
-    gone.map(split).collect()
-}
-
-/// The splits of a source in the order of their rows, whatever the order in which they are opened
-/// now, and where each begins.
+/// The splits of a source in the order of their numbers, which is the order of their rows whatever
+/// the order in which they are opened now.
 pub(super) fn marked(
     mut splits: Vec<Box<dyn Split>>,
     from: Option<SourceMarks>,
@@ -57,9 +46,20 @@ pub(super) fn marked(
     marked
 }
 
+/// The splits of an earlier job that had ended, and are there no more.
+fn gone(splits: &[Box<dyn Split>], from: Option<&SourceMarks>) -> Vec<Box<dyn Split>> {
+    let there: BTreeSet<&str> = splits.iter().map(|split| split.name()).collect();
+    let known = from.iter().flat_map(|from| &from.splits);
+    let gone = known.filter(|(name, mark)| mark.ended && !there.contains(name.as_str()));
+    let split = |(name, mark): (&String, &SplitMark)| -> Box<dyn Split> {
+        Box::new(Gone(name.clone(), mark.position.clone()))
+    };
+    gone.map(split).collect()
+}
+
 /// Where each split of a source begins. A split that the earlier job did not have begins with the
 /// source's low watermark. The split's number is above all known numbers.
-pub(super) fn of(splits: &[Box<dyn Split>], from: Option<SourceMarks>) -> Vec<SplitMark> {
+fn of(splits: &[Box<dyn Split>], from: Option<SourceMarks>) -> Vec<SplitMark> {
     let known = from.iter().flat_map(|from| from.splits.values());
     let mut free = known.map(|mark| mark.number + 1).max().unwrap_or(0);
     let mut mark = |split: &dyn Split| {
