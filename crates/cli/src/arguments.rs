@@ -42,7 +42,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "PATH")]
         stats_json: Option<PathBuf>,
         #[command(flatten)]
-        checkpoints: CheckpointArguments,
+        checkpoints: Box<CheckpointArguments>,
         #[command(flatten)]
         processes: ProcessArguments,
         #[command(flatten)]

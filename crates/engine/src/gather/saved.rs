@@ -27,7 +27,7 @@ use millstream_operators::windowing::WindowId;
 const PLACES: usize = 5;
 
 impl Gather {
-    /// Whether everything whose turn it is has been written, and nobody writes. If so, nothing more
+    /// Whether all rows that have their turn are written, and no worker writes. If so, nothing more
     /// has its turn before [`Gather::go_on`].
     pub(crate) fn stand(&self) -> bool {
         let mut state = self.lock();
@@ -45,7 +45,7 @@ impl Gather {
         self.lock().batches.fail_later()
     }
 
-    /// What the output has still to give; `names` are those of the splits.
+    /// The remaining rows of the output; `names` are the names of the splits.
     pub(crate) fn mark(&self, names: &[SplitName]) -> Result<OutputMark> {
         let state = self.lock();
         let limit = state.queue.limit().unwrap_or_else(|| self.output.limits());
