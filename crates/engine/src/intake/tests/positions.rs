@@ -44,8 +44,8 @@ fn a_job_goes_on_from_the_positions_of_its_splits() {
     let place = |of: &Stamped| (of.number, of.sequence, of.first_record, of.stamp);
     assert_eq!(
         (place(&one), place(&other)),
-        ((1, 1, 1, 11), (0, 2, 2, 20)),
-        "as they would have been"
+        ((0, 2, 2, 20), (1, 1, 1, 11)),
+        "as they would have been, in the order of the first job"
     );
 }
 
