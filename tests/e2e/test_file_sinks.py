@@ -175,7 +175,7 @@ def test_an_insert_adds_files_and_overwrite_replaces_them(script, rolled, proces
     assert rows() == [(n,) for n in range(1, 7)]
     files = len(visible(out))
     said = inserted(script, table, into.replace("INTO", "OVERWRITE").format(7, 8), processes=processes)
-    assert f"out: it replaces {files} files of former jobs: part-0-0" in said and rows() == [(7,), (8,)], said
+    assert f"out: it replaces {files} files of former jobs: part-" in said and rows() == [(7,), (8,)], said
 
 
 def test_overwrite_replaces_the_partitions_that_get_rows_when_it_has_ended_well(script):
@@ -383,9 +383,14 @@ ssize_t write(int file, const void *from, size_t bytes) {
 }
 """
 # It is noticed when they are synced.
-FULL_LATE = """
-#include <errno.h>
-int fsync(int file) { errno = ENOSPC; return -1; }
+FULL_LATE = FULL.split("static long room")[0] + """
+int fsync(int file) {
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    if (readlink(link, path, sizeof path - 1) <= 0 || strstr(path, ".inprogress") == NULL) return 0;
+    errno = ENOSPC;
+    return -1;
+}
 """
 
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::mem;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use millstream_contract::table::JobMarks;
@@ -30,8 +30,8 @@ pub(crate) type Restored = Vec<Vec<StateFile>>;
 pub struct Saver {
     from: Restored,
     shared: Arc<Shared>,
-    /// Queue of the writing thread.
-    works: Mutex<Sender<Work>>,
+    /// The writing thread and its queue; `None` at the end.
+    thread: Mutex<Option<(Sender<Work>, JoinHandle<()>)>>,
 }
 
 /// State shared with the writing thread.
@@ -88,12 +88,12 @@ impl Saver {
             }
         };
         let started = thread::Builder::new().name("checkpoint writer".into()).spawn(write);
-        started.map_err(|error| Error::Io {
+        let thread = started.map_err(|error| Error::Io {
             place: "the thread that writes checkpoints".into(),
             message: format!("cannot be started: {error}"),
             help: String::new(),
         })?;
-        Ok(Saver { from, shared, works: Mutex::new(works) })
+        Ok(Saver { from, shared, thread: Mutex::new(Some((works, thread))) })
     }
 
     /// Takes a cut, unless one is being taken or all input has been read.
@@ -137,7 +137,8 @@ impl Saver {
 
     /// Waits until what was begun is written: the job has ended, well or not.
     pub fn wait(&self) {
-        drop(self.shared.wait());
+        // The job has this saver, too: neither would ever be dropped.
+        self.shared.wait().stopper = None;
     }
 }
 
@@ -230,8 +231,9 @@ impl millstream_engine::Checkpoints for Saver {
             return result;
         }
         drop(state);
-        let works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
-        works.send(work).map_err(|_| Error::Internal("no thread writes checkpoints".into()))
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = thread.as_ref().and_then(|(works, _)| works.send(work).ok());
+        sent.ok_or_else(|| Error::Internal("no thread writes checkpoints".into()))
     }
 
     fn status(&self) -> Option<CheckpointStatus> {
@@ -243,6 +245,17 @@ impl millstream_engine::Checkpoints for Saver {
 
     fn given_up(&self, _cut: u64) {
         self.shared.end_cut(Ok(()));
+    }
+}
+
+/// The thread has the sinks, which have locks of their directories: it ends before.
+impl Drop for Saver {
+    fn drop(&mut self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((works, thread)) = thread {
+            drop(works);
+            let _ = thread.join();
+        }
     }
 }
 
