@@ -43,7 +43,7 @@ done
 wait $writer
 sleep 1
 "$millstream" stop --drain >/dev/null
-wait $job
+wait $job 2>/dev/null
 written=$(cat in/*.csv | grep -vc page)
 echo "==> The job is drained: $written clicks were written, $(counted) are counted"
 "$millstream" checkpoint list state

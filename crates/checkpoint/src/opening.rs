@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::datatypes::DataType;
-use millstream_contract::plan::{Layout, Plan};
+use millstream_contract::plan::{Layout, Operator, Output as PlanOutput, Plan};
 use millstream_contract::sink::Sink;
 use millstream_contract::wording::{counted, grouped, plural};
 use millstream_contract::{Error, Result, Settings};
@@ -93,7 +93,7 @@ pub fn open(
         remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
         remarks.extend(fitting.remarks);
         from = fitting.files;
-        let outputs = output_marks(&store, &manifest, &outputs)?;
+        let outputs = output_marks(&store, &manifest, job.plan, &outputs)?;
         resume = Resume {
             started_us: Some(started_us),
             marks: manifest.sources,
@@ -211,10 +211,17 @@ fn commit(manifest: &Manifest, job: &JobToSave<'_>, outputs: &[String]) -> Resul
 fn output_marks(
     store: &Checkpoints,
     manifest: &Manifest,
+    plan: &Plan,
     outputs: &[String],
 ) -> Result<Vec<OutputMark>> {
-    let mark = |name: &String| {
-        let mut mark = OutputMark::default();
+    let mark = |(name, output): (&String, &PlanOutput)| {
+        // An output that is new gives all its rows.
+        let (limit, offset) = match (&output.sort, &plan.stages[output.stage].operator) {
+            (Some(sort), _) => (sort.limit, sort.offset),
+            (None, Operator::Stateless { limit, offset }) => (*limit, *offset),
+            (None, _) => (None, 0),
+        };
+        let mut mark = OutputMark { limit, offset, waiting: Vec::new() };
         if let Some(saved) = manifest.outputs.iter().find(|output| output.name == *name) {
             (mark.limit, mark.offset) = (saved.limit, saved.offset);
             for file in &saved.waiting {
@@ -226,7 +233,7 @@ fn output_marks(
         }
         Ok(mark)
     };
-    outputs.iter().map(mark).collect()
+    outputs.iter().zip(&plan.outputs).map(mark).collect()
 }
 
 /// The first start of the job of these checkpoints, microseconds since 1970: `NOW()` in the query.
