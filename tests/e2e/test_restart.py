@@ -1,6 +1,7 @@
 """Checkpoints, as users meet them: stopping and going on, looking, edited queries, mistakes."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -217,17 +218,28 @@ def test_another_jobs_checkpoints_are_refused(restarted):
     assert job.returncode == 1 and "is of another job, which reads a" in said.decode(), said
 
 
+def child_of(job: subprocess.Popen) -> int:
+    """The process that the supervisor watches over."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = stat.read_text().rsplit(")", 1)[1].split()[1]
+        except OSError:
+            # The process has ended meanwhile.
+            continue
+        if parent == str(job.pid):
+            return int(stat.parent.name)
+    raise AssertionError("there is no process to watch over")
+
+
 def test_a_killed_job_is_started_again(restarted):
     restarted.add(0, 1050)
     job = restarted.start(QUERY, "--restart", 2)
     restarted.waits_for(30)
     for last, rows in ((2050, 60), (3050, 90)):
-        child = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, check=True).stdout.split()
-        subprocess.run(["kill", "-9", child[0].decode()], check=True)
+        os.kill(child_of(job), signal.SIGKILL)
         restarted.add(last - 1000, last)
         restarted.waits_for(rows)
-    child = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, check=True).stdout.split()
-    subprocess.run(["kill", "-9", child[0].decode()], check=True)
+    os.kill(child_of(job), signal.SIGKILL)
     _, said = job.communicate(timeout=60)
     assert job.returncode == 1 and "3 times within an hour" in said.decode(), said
     assert restarted.rows() == expected(3050, 30)
