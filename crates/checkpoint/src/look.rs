@@ -1,16 +1,15 @@
 //! Checkpoints in a directory, to look at, to check and to delete.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use millstream_contract::{Error, Result};
 use millstream_engine::{Fit, fits, gone, identities};
-use millstream_store::{Checkpoints, LocalStore, Manifest, Removed};
+use millstream_store::{Checkpoints, Manifest, Removed};
 
 use crate::failing::io;
 use crate::file::read;
-use crate::opening::{JobToSave, saved_identities};
+use crate::opening::{JobToSave, saved_identities, store_in};
 
 /// The checkpoints in a directory.
 #[derive(Debug)]
@@ -38,9 +37,7 @@ impl CheckpointDirectory {
     /// # Errors
     /// There is no such directory.
     pub fn new(path: &Path) -> Result<CheckpointDirectory> {
-        let local = LocalStore::new(path);
-        let store = Checkpoints::new(Arc::new(local), "").map_err(|error| io(&error))?;
-        let kept = CheckpointDirectory { store, path: path.to_path_buf() };
+        let kept = CheckpointDirectory { store: store_in(path)?, path: path.to_path_buf() };
         match path.is_dir() {
             true => Ok(kept),
             false => Err(kept.nothing("there is no such directory")),

@@ -72,8 +72,7 @@ pub fn open(
     notice: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<Opening> {
     let began = std::time::Instant::now();
-    let local = LocalStore::new(&options.path);
-    let store = Checkpoints::new(Arc::new(local), "").map_err(|error| io(&error))?;
+    let store = store_in(&options.path)?;
     let stages = identities(job.plan, job.settings, job.type_name)?;
     let next = store.next().map_err(|error| io(&error))?;
     let outputs = output_names(job);
@@ -119,6 +118,11 @@ pub fn open(
     let room = usize::try_from(job.settings.memory_bytes / HELD_PART).unwrap_or(usize::MAX);
     let saver = Arc::new(Saver::new(fixed, from, next, room, Box::new(notice))?);
     Ok(Opening::Runs(Opened { resume, saver, remarks }))
+}
+
+/// The checkpoints in a directory.
+pub(crate) fn store_in(path: &Path) -> Result<Checkpoints> {
+    Checkpoints::new(Arc::new(LocalStore::new(path)), "").map_err(|error| io(&error))
 }
 
 /// The checkpoint that is wanted, durable.
@@ -239,7 +243,7 @@ fn output_marks(
 /// The first start of the job of these checkpoints, microseconds since 1970: `NOW()` in the query.
 /// `None` for a job that begins.
 pub fn started_us(path: &Path, start: Start) -> Option<i64> {
-    let store = Checkpoints::new(Arc::new(LocalStore::new(path)), "").ok()?;
+    let store = store_in(path).ok()?;
     let found = match start {
         Start::Fresh => Ok(None),
         Start::At(number) => store.load(number).map(Some),

@@ -10,6 +10,7 @@ use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
 use millstream_engine::{CutTaken, StageIdentity};
+use millstream_state::Leaders;
 use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
 
 use crate::failing::{Failing, SaveError, Saved, io};
@@ -18,9 +19,6 @@ use crate::held::Held;
 
 /// How often publishing is tried again at the end of a job.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Partitions of the keys, for the files' entries: see [`StateFile::partitions`].
-const PARTITIONS: usize = 256;
 
 /// Constants of a running job.
 #[derive(Debug)]
@@ -105,14 +103,15 @@ impl Writer {
 
     /// Where the state of a stage in a worker goes.
     pub(crate) fn target(&self, checkpoint: u64, stage: usize, leader: usize) -> StageTarget<'_> {
-        let partition = |leader: usize| (leader * PARTITIONS).div_ceil(self.fixed.leaders) as u32;
+        let partitions = Leaders::even(self.fixed.leaders).partitions(leader);
         StageTarget {
             store: &self.fixed.store,
             checkpoint,
             attempt: &self.fixed.attempt,
             stage,
             leader,
-            partitions: partition(leader)..partition(leader + 1),
+            // At most 256.
+            partitions: partitions.start as u32..partitions.end as u32,
         }
     }
 
