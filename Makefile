@@ -20,7 +20,7 @@ help:
 	@echo "make bench      builds millstream-lab: a short benchmark of every workload, answers checked"
 	@echo "make measure    the grid of docs/measuring.md and its report, into MEASURE_DIR (target/measure): hours"
 	@echo "make simulate   whole jobs on one thread from many seeds"
-	@echo "make soak       followed files and HTTP for ten minutes each, then the oracle suite, new seeds, until it"
+	@echo "make soak       followed files and HTTP for ten minutes each, checkpoints for an hour, then the oracle suite until it"
 	@echo "                fails or SOAK_MINUTES (60) have passed"
 	@echo "make crash-test  jobs with checkpoints that are killed and go on: CRASH_COUNT (1000) crashes"
 	@echo "make demo-restart  examples/restart: a followed directory, kill -9, the same command again; builds"
@@ -103,6 +103,7 @@ soak: .venv/ready
 	@.ci/setup cc rust
 	cargo build --profile ci --locked --workspace --all-targets
 	MILLSTREAM_SOAK_SECONDS=600 $(PYTHON) -m pytest -q tests/e2e/test_live_sources.py -k memory_stays_flat
+	MILLSTREAM_SOAK_SECONDS=3600 $(PYTHON) -m pytest -q tests/e2e/test_restart.py -k stay_bounded
 	@first=1000000; end=$$((SECONDS + 60 * $${SOAK_MINUTES:-60})); \
 	while [ $$SECONDS -lt $$end ]; do \
 		$(PYTHON) tests/oracle/run.py --first $$first --count 200 || exit 1; \

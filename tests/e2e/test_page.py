@@ -48,6 +48,13 @@ def test_a_browser_shows_a_job_that_waits(start, page):
     assert page.wait_for("lost", bool) == "the job does not answer: it has ended"
 
 
+def test_the_age_of_the_last_checkpoint_is_shown(start, script, page):
+    saving = ("--checkpoint", script.folder / "state", "--every", "100ms")
+    job = start(LIVE + LONG_WINDOWS, "--ui", "127.0.0.1:0", *saving)
+    page.open(address_of(job, "--ui"))
+    assert page.wait_for("numbers", lambda text: re.search(r"\d+ m?s ago checkpoint \d+, [\d.]+ k?B", text))
+
+
 def test_before_a_query_runs_the_page_says_what_it_waits_for_and_shows_no_empty_boxes(start, script, page):
     os.mkfifo(script.folder / "events.csv")
     job = start(events("k BIGINT") + "SELECT k FROM events;", "--ui", "127.0.0.1:0")

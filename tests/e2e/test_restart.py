@@ -266,6 +266,31 @@ def test_a_full_disk_does_not_end_the_job(restarted):
     assert restarted.rows() == expected(2050, 20)
 
 
+def test_files_memory_and_descriptors_stay_bounded(restarted):
+    """A job with many checkpoints: the short form; MILLSTREAM_SOAK_SECONDS=3600 with checkpoints every 10 s is the long
+    one."""
+    seconds = int(os.environ.get("MILLSTREAM_SOAK_SECONDS", "8"))
+    every = min(10.0, seconds / 100)
+    job = restarted.start(every=f"{int(1000 * every)}ms")
+    seen = []
+    for tick in range(seconds * 5):
+        restarted.add(tick * 400, tick * 400 + 400)
+        time.sleep(0.2)
+        if tick % 5 == 0 and tick > seconds:
+            status = Path(f"/proc/{job.pid}/status").read_text()
+            resident = int(status[status.index("VmRSS:") + 6:].split()[0]) // 1024
+            descriptors = len(os.listdir(f"/proc/{job.pid}/fd"))
+            kept = sum(1 for path in restarted.state.rglob("*") if path.is_file())
+            seen.append((resident, descriptors, kept))
+    numbers = restarted.command("list", restarted.state).stdout.split("\n")
+    restarted.stops(job, signal.SIGINT)
+    assert len(numbers) <= 5, numbers
+    # A checkpoint in the making is beside the three that stay; each has a few files.
+    assert max(kept for _, _, kept in seen) <= 30, seen
+    assert max(fds for _, fds, _ in seen) <= min(fds for _, fds, _ in seen) + 8, seen
+    assert seen[-1][0] < seen[0][0] + 50, seen
+
+
 @pytest.mark.parametrize("words, message", [
     (["--fresh"], "say where they are with --checkpoint DIR"),
     (["--restore", "3"], "say where they are with --checkpoint DIR"),
@@ -310,6 +335,26 @@ def test_limit_and_order_go_on(restarted):
     rows = restarted.rows()
     assert sum(rows.values()) == 15_000 and max(rows.values()) == 1
     assert len({row.split(",")[3] for row in rows}) == 1
+
+
+def test_explain_tells_how_often_rows_come(restarted):
+    def explained(query: str, *words: object) -> str:
+        script = restarted.folder / "job.sql"
+        script.write_text(SOURCE + "CREATE TABLE p (s TIMESTAMP(3), k BIGINT, n BIGINT) WITH ('connector' = 'print');\n" + query)
+        return harness.run("explain", script, *words, stats=False).stdout
+
+    both = "BEGIN STATEMENT SET; " + COUNT.format(size=10) + COUNT.format(size=20).replace("INTO o", "INTO p") + "END;"
+    assert "checkpoints" not in explained(both)
+    assert explained(both, "--set", "checkpoint.path=state").endswith("""
+checkpoints every 10s in state
+  INSERT INTO o: each row once, when its checkpoint is written
+  INSERT INTO p: each row at least once; after a crash, rows since the last checkpoint come again
+""")
+    shown = explained("SELECT k FROM a;", "--set", "checkpoint.path=state", "--set", "checkpoint.interval=1 min")
+    assert shown.endswith("""
+checkpoints every 60s in state
+  result: each row at least once; after a crash, rows since the last checkpoint come again
+"""), shown
 
 
 def test_metrics_tell_of_checkpoints(restarted):

@@ -122,6 +122,10 @@ pub trait Sink: Send + Sync + Debug {
     fn is_local(&self) -> bool {
         false
     }
+    /// Whether rows become visible with [`Sink::commit`] alone: with checkpoints, each row once.
+    fn commits(&self) -> bool {
+        false
+    }
     /// Remark for the user on the opened sink, or on the manner of its rows, which is known before.
     fn remark(&self) -> Option<String> {
         None

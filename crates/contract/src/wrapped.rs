@@ -271,6 +271,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.write_changes(worker, rows, flush).map_err(|error| self.words.error(error))
     }
 
+    fn commits(&self) -> bool {
+        self.inner.commits()
+    }
+
     fn is_local(&self) -> bool {
         self.inner.is_local()
     }

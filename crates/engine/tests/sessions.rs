@@ -35,7 +35,7 @@ fn simulate_sessions(seed: u64) -> Stats {
 
 #[test]
 fn simulated_sessions_agree_with_a_sequential_model() {
-    let (seeds, sum) = run_seeds(1000, simulate_sessions);
+    let (seeds, sum) = run_seeds(700, simulate_sessions);
     happened(
         seeds,
         &[

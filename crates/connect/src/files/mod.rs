@@ -220,6 +220,10 @@ impl Sink for FileSink {
         self.manner.set(manner).is_ok()
     }
 
+    fn commits(&self) -> bool {
+        true
+    }
+
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
         let directory = &self.settings.directory;
         let common = Arc::new(self.common(schema, writers)?);

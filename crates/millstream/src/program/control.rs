@@ -10,9 +10,10 @@ use millstream_contract::settings::SettingError;
 use millstream_contract::sink::Sink;
 use millstream_contract::wording::counted;
 use millstream_engine::state_layout;
-use millstream_sql::{Outcome, SqlError, Statement, parse_script};
+use millstream_sql::{Outcome, PlannedQuery, SqlError, Statement, parse_script};
 
 use super::planned::{Executed, Planned};
+use super::saved;
 use crate::failure::Failure;
 use crate::session::Session;
 
@@ -116,9 +117,7 @@ pub trait SessionControl {
             Outcome::Insert(planned, sinks) => {
                 Executed::Query(Box::new(Planned::new(planned, sinks)))
             }
-            Outcome::Explain(planned) => {
-                Executed::Explained(with_layout(planned.explain, &planned.plan)?)
-            }
+            Outcome::Explain(planned) => Executed::Explained(explained(session, planned)?),
             Outcome::Analyze(planned, sinks) => {
                 Executed::Query(Box::new(Planned::new(planned, sinks).analyzed()))
             }
@@ -136,9 +135,7 @@ pub trait SessionControl {
             Outcome::Query(planned)
             | Outcome::Insert(planned, _)
             | Outcome::Explain(planned)
-            | Outcome::Analyze(planned, _) => {
-                Ok(Some(with_layout(planned.explain, &planned.plan)?))
-            }
+            | Outcome::Analyze(planned, _) => Ok(Some(explained(session, planned)?)),
         }
     }
 
@@ -188,16 +185,23 @@ impl SessionControl for Session {
     }
 }
 
-fn with_layout(mut explain: String, plan: &Plan) -> Result<String, Failure> {
-    let layout = state_layout(plan, millstream_sql::sql_type_name)?;
-    if !layout.is_empty() {
-        if !explain.ends_with('\n') {
-            explain.push('\n');
+/// Text of EXPLAIN: pipelines, the layout of the state, and how often rows come after a crash.
+fn explained(session: &Session, planned: PlannedQuery) -> Result<String, Failure> {
+    let mut text = planned.explain;
+    let mut add = |part: &str| {
+        if !part.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
         }
-        explain.push_str("State layout\n");
-        explain.push_str(&layout);
+        text.push_str(part);
+    };
+    let layout = state_layout(&planned.plan, millstream_sql::sql_type_name)?;
+    if !layout.is_empty() {
+        add("State layout\n");
+        add(&layout);
     }
-    Ok(explain)
+    let targets = planned.targets.iter().chain(&planned.left_out);
+    add(&saved::promised(session, targets.map(String::as_str), planned.targets.is_empty()));
+    Ok(text)
 }
 
 /// The failure of a script that has not the one statement that is wanted.

@@ -113,6 +113,33 @@ pub fn fix_start(session: &mut Session, beginning: &Beginning) {
     }
 }
 
+/// The text of EXPLAIN about checkpoints: how often rows of each output come after a crash. Empty
+/// without checkpoints. `shown`: the first output has no table.
+pub(super) fn promised<'t>(
+    session: &Session,
+    targets: impl Iterator<Item = &'t str>,
+    shown: bool,
+) -> String {
+    let checkpoint = &session.settings().checkpoint;
+    let Some(path) = &checkpoint.path else { return String::new() };
+    let every = Duration::from_micros(checkpoint.every_us.unsigned_abs());
+    let mut text = format!("checkpoints every {every:?} in {}\n", path.display());
+    let mut add = |output: &str, once| {
+        text.push_str(&match once {
+            true => format!("  {output}: each row once, when its checkpoint is written\n"),
+            false => format!(
+                "  {output}: each row at least once; after a crash, rows since the last checkpoint \
+                 come again\n"
+            ),
+        });
+    };
+    if shown {
+        add("result", false);
+    }
+    targets.for_each(|name| add(&format!("INSERT INTO {name}"), session.planner.commits(name)));
+    text
+}
+
 /// Makes a job of a planned query: one that goes on from its last checkpoint, if the settings name
 /// a place for checkpoints. `queries` is the number of queries of the script; `notice` is told of
 /// checkpoints that cannot be written.

@@ -55,6 +55,16 @@ impl Planner {
         Ok((planned, sinks))
     }
 
+    /// Whether the rows of a table's sink become visible by commits ([`Sink::commits`]). False for
+    /// a table that cannot be inserted into.
+    pub fn commits(&self, table: &str) -> bool {
+        let sink = match self.stand_ins.sink(table) {
+            Some(sink) => Ok(sink),
+            None => self.table_named(&Ident::new(table)).and_then(|t| t.sink(&*self.connectors)),
+        };
+        sink.is_ok_and(|sink| sink.commits())
+    }
+
     /// Notes the sources of a statement that will run, and whether the statement ends.
     fn note(&mut self, planned: &PlannedQuery, statement: &Statement) -> Result<()> {
         self.readings.note(&planned.plan, statement)?;
