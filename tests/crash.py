@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Crashes: a job with checkpoints is killed with `kill -9` at a random moment and started again, with other numbers of
-workers, until it ends. Its output must be that of a run without a crash, row for row, and while it runs no reader of the
-output may see a row twice.
+"""Crashes: one process of a job with checkpoints is killed with `kill -9` at a random moment, and the job is started again,
+with other numbers of processes and workers, until it ends. Its output must be that of a run without a crash, row for row,
+and while it runs no reader of the output may see a row twice.
 
     tests/crash.py --count 1000        a thousand crashes
     tests/crash.py --seed 17           the jobs of one seed; their files stay in target/crash/17
@@ -9,6 +9,7 @@ output may see a row twice.
 
 import argparse
 import collections
+import os
 import random
 import shutil
 import signal
@@ -98,7 +99,35 @@ def command(script: Path, *words: object) -> list[str]:
     return [str(harness.program()), "run", str(script), "--quiet", *map(str, words)]
 
 
-def case(seed: int, folder: Path, records: int) -> int:
+def children(process: int) -> list[int]:
+    """The processes that a process has started, as far as they live."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if stat.read_text().rsplit(")", 1)[1].split()[1] == str(process):
+                found.append(int(stat.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def kill(job: subprocess.Popen, rng: random.Random) -> bool:
+    """Kills a process of a job, if the job has not ended well before."""
+    try:
+        os.kill(rng.choice([job.pid, *children(job.pid)]), signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    try:
+        _, said = job.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        raise SystemExit(f"the job goes on without a process\n{job.communicate()[1].decode()}") from None
+    if job.returncode == 1 and b"killed by signal 9" not in said:
+        raise SystemExit(f"the job does not say that a process was killed\n{said.decode()}")
+    return job.returncode != 0
+
+
+def case(seed: int, folder: Path, records: int, most: int) -> int:
     """Runs one job with crashes, and compares. Returns how many crashes there were."""
     rng = random.Random(seed)
     name = list(QUERIES)[seed % len(QUERIES)]
@@ -116,7 +145,9 @@ def case(seed: int, folder: Path, records: int) -> int:
     crashes, wanted = 0, rng.randrange(1, 7)
     while True:
         words = ["--checkpoint", folder / "state", "--every", f"{rng.choice([10, 20, 50])}ms",
-                 "--workers", rng.choice([1, 2, 3, 5])]
+                 "--workers", rng.choice([1, 2, 3, 5]), "--processes", rng.randrange(most) + 1]
+        if words[-1] > 1:
+            words += ["--fabric", rng.choice(["shm", "tcp"])]
         job = subprocess.Popen(command(script, *words), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             if crashes < wanted:
@@ -127,8 +158,8 @@ def case(seed: int, folder: Path, records: int) -> int:
             if crashes >= wanted:
                 job.kill()
                 raise SystemExit(f"seed {seed} ({name}): the job does not end\n{job.communicate()[1].decode()}") from None
-            job.send_signal(signal.SIGKILL)
-            job.communicate()
+            if not kill(job, rng):
+                break
             crashes += 1
             more = visible(folder, outputs) - expected
             if more:
@@ -156,17 +187,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="the jobs of this seed only, whose files stay")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--records", type=int, default=400_000, help="records of a table")
+    parser.add_argument("--processes", type=int, default=4, help="processes of a job at the most")
     words = parser.parse_args()
     if words.seed is not None:
         folder = KEPT / str(words.seed)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        print(case(words.seed, folder, words.records), f"crashes; files in {folder}")
+        print(case(words.seed, folder, words.records, words.processes), f"crashes; files in {folder}")
         return
     crashes, seed, began = 0, words.first, time.monotonic()
     while crashes < words.count:
         with tempfile.TemporaryDirectory(prefix="millstream-crash-") as folder:
-            crashes += case(seed, Path(folder), words.records)
+            crashes += case(seed, Path(folder), words.records, words.processes)
         seed += 1
         print(f"\r{seed - words.first} jobs, {crashes} crashes", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -218,17 +218,17 @@ def test_another_jobs_checkpoints_are_refused(restarted):
     assert job.returncode == 1 and "is of another job, which reads a" in said.decode(), said
 
 
-def child_of(job: subprocess.Popen) -> int:
-    """The process that the supervisor watches over."""
+def child_of(process: int) -> int:
+    """The process that a supervisor watches over, or that a job of two processes has started."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = stat.read_text().rsplit(")", 1)[1].split()[1]
         except OSError:
             # The process has ended meanwhile.
             continue
-        if parent == str(job.pid):
+        if parent == str(process):
             return int(stat.parent.name)
-    raise AssertionError("there is no process to watch over")
+    raise AssertionError("it has no child")
 
 
 def test_a_killed_job_is_started_again(restarted):
@@ -236,13 +236,86 @@ def test_a_killed_job_is_started_again(restarted):
     job = restarted.start(QUERY, "--restart", 2)
     restarted.waits_for(30)
     for last, rows in ((2050, 60), (3050, 90)):
-        os.kill(child_of(job), signal.SIGKILL)
+        os.kill(child_of(job.pid), signal.SIGKILL)
         restarted.add(last - 1000, last)
         restarted.waits_for(rows)
-    os.kill(child_of(job), signal.SIGKILL)
+    os.kill(child_of(job.pid), signal.SIGKILL)
     _, said = job.communicate(timeout=60)
     assert job.returncode == 1 and "3 times within an hour" in said.decode(), said
     assert restarted.rows() == expected(3050, 30)
+
+
+@pytest.mark.parametrize("fabric", ["shm", "tcp"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_processes_go_on_when_one_of_them_is_killed(restarted, victim, fabric):
+    restarted.add(0, 1050)
+    processes = ["--fabric", fabric, "--workers", 2, "--processes"]
+    for number, count in enumerate([2, 3, 1, 2]):
+        job = restarted.start(QUERY, *processes, count)
+        last = 1050 + 1000 * number
+        restarted.waits_for(30 * (number + 1))
+        assert restarted.rows() == expected(last, 10 * (number + 1))
+        if count == 2:
+            os.kill(child_of(job.pid) if victim else job.pid, signal.SIGKILL)
+        else:
+            job.send_signal(signal.SIGKILL)
+        _, said = job.communicate(timeout=60)
+        assert (b"resumed from checkpoint" in said) == (number > 0), said
+        assert job.returncode == (1 if count == 2 and victim == 1 else -9), said
+        restarted.add(last, last + 1000)
+
+
+def test_processes_stop_behind_a_last_checkpoint(restarted):
+    restarted.add(0, 1050)
+    for how, last in [(signal.SIGINT, 1050), (signal.SIGTERM, 2050)]:
+        job = restarted.start(QUERY, "--processes", 3, every="1 day")
+        time.sleep(1.5)
+        assert restarted.rows() == (expected(1050, 10) if last > 1050 else Counter())
+        said = restarted.stops(job, how)
+        assert job.returncode == 130, said
+        assert restarted.rows() == expected(last, last // 100), said
+        restarted.add(last, last + 1000)
+
+
+@pytest.mark.parametrize("files", [1, 9])
+def test_processes_that_have_ended_say_so(restarted, files):
+    """One file that all processes read, and files of their own."""
+    folder = restarted.folder / "in"
+    folder.mkdir()
+    for number in range(files):
+        records = "".join(lines(n, n + 1) for n in range(number, 20_000, files))
+        (folder / f"{number}.csv").write_text("k,v,ts\n" + records)
+    sql = QUERY.replace(", 'follow' = 'true'", "").replace("'a.csv'", "'in/*.csv'")
+    job = restarted.start(sql, "--processes", 2, every="10ms")
+    time.sleep(0.3)
+    restarted.stops(job, signal.SIGKILL)
+    job = restarted.start(sql, "--processes", 3, every="10ms")
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 0, said
+    rows = restarted.rows()
+    assert rows == expected(20_000, 200), said
+    for words in (["--processes", 2], []):
+        job = restarted.start(sql, *words)
+        _, said = job.communicate(timeout=60)
+        assert (job.returncode, restarted.rows()) == (0, rows), said
+        assert b"the job has ended" in said and b"--fresh" in said
+    listed = restarted.command("list", restarted.state).stdout.decode().splitlines()
+    assert "20,000 records" in listed[-1] and "the job has ended" in listed[-1], listed
+    assert not list((restarted.folder / "o").glob(".*"))
+
+
+def test_a_job_is_started_again_with_all_its_processes(restarted):
+    restarted.add(0, 1050)
+    job = restarted.start(QUERY, "--processes", 2, "--restart", 3)
+    restarted.waits_for(30)
+    for last, rows, victim in ((2050, 60, 1), (3050, 90, 0), (4050, 120, 1)):
+        first = child_of(job.pid)
+        os.kill(child_of(first) if victim else first, signal.SIGKILL)
+        restarted.add(last - 1000, last)
+        restarted.waits_for(rows)
+    said = restarted.stops(job, signal.SIGTERM)
+    assert said.count("has lost a process; it starts again") == 2, said
+    assert restarted.rows() == expected(4050, 40)
 
 
 def test_a_full_disk_does_not_end_the_job(restarted):
@@ -296,7 +369,6 @@ def test_files_memory_and_descriptors_stay_bounded(restarted):
     (["--restore", "3"], "say where they are with --checkpoint DIR"),
     (["--checkpoint", "state", "--every", "1ms"], "10 ms to 1 day"),
     (["--checkpoint", "state", "--restore", "7"], "it has no checkpoint 7"),
-    (["--checkpoint", "state", "--processes", "2"], "several processes has no checkpoints"),
     (["--checkpoint", "state", "--fresh", "--restore", "7"], "cannot be used with"),
 ])
 def test_mistakes_are_told(restarted, words, message):

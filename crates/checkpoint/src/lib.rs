@@ -9,6 +9,10 @@
 //! Rows become visible after their manifest is durable. A job that goes on from a manifest commits
 //! the manifest's rows once more, and a second commit changes nothing.
 //!
+//! **Several processes.** Each has a saver of its own over the same directory. The first process
+//! alone opens the store, and tells the others the [`Place`] at which they [`join`]. The others
+//! write files of state while their workers stand, and the first names all files in the manifest.
+//!
 //! **A store that fails** for a while does not end the job. Rows of an interval without a manifest
 //! wait for the next one. After [`Options::tolerance`] the job ends.
 
@@ -24,7 +28,7 @@ mod writer;
 
 pub use look::{CheckpointDirectory, Verdict};
 pub use millstream_store::Manifest;
-pub use opening::{JobToSave, Opened, Opening, open, started_us};
+pub use opening::{JobToSave, Opened, Opening, Place, join, open, started_us};
 pub use options::{Options, Start};
-pub use saver::Saver;
+pub use saver::{Others, Saver};
 pub use timer::Timer;

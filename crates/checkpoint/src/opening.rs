@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arrow::datatypes::DataType;
 use millstream_contract::plan::{Layout, Operator, Output as PlanOutput, Plan};
@@ -48,9 +48,15 @@ pub struct Opened {
     pub resume: Resume,
     /// Takes its cuts.
     pub saver: Arc<Saver>,
+    /// The same for the other processes of the job.
+    pub place: Place,
     /// Remarks for the user, a line each.
     pub remarks: Vec<String>,
 }
+
+/// Where a job goes on, for a process that [`join`]s: the number of the checkpoint, if there is
+/// one, and a text that tells runs apart.
+pub type Place = (Option<u64>, String);
 
 /// The state of a job that is to begin.
 #[derive(Debug)]
@@ -71,53 +77,95 @@ pub fn open(
     job: &JobToSave<'_>,
     notice: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<Opening> {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let store = store_in(&options.path)?;
-    let stages = identities(job.plan, job.settings, job.type_name)?;
     let next = store.next().map_err(|error| io(&error))?;
-    let outputs = output_names(job);
     let found = find(&store, options)?;
-    let mut remarks = Vec::new();
-    let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
-    let (mut first, mut started_us) = (next, now_us());
-    if let Some(manifest) = found {
-        let place = options.path.display().to_string();
-        check_job(&manifest, job, &outputs, &place)?;
-        commit(&manifest, job, &outputs)?;
+    if let Some(manifest) = &found {
+        let outputs = output_names(job);
+        check_job(manifest, job, &outputs, &options.path.display().to_string())?;
+        commit(manifest, job, &outputs)?;
         if manifest.ended {
             return Ok(Opening::Ended(manifest.checkpoint));
         }
-        (first, started_us) = (manifest.first, manifest.started_us);
-        let fitting = Fitting::new(&stages, &manifest.stages, options)?;
-        remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
-        remarks.extend(fitting.remarks);
-        from = fitting.files;
-        let outputs = output_marks(&store, &manifest, job.plan, &outputs)?;
-        resume = Resume {
-            started_us: Some(started_us),
-            marks: manifest.sources,
-            frontiers: fitting.frontiers,
-            layouts: fitting.layouts,
-            outputs,
-        };
     }
-    let fixed = Fixed {
-        store,
-        attempt: attempt(),
-        job: job.text.clone(),
-        first,
-        started_us,
-        stages,
-        outputs,
-        sinks: job.sinks.to_vec(),
-        leaders: job.processes * job.settings.workers,
-        keep: options.keep,
-        tolerance: options.tolerance,
-    };
     // Copies of state are a small part of the job's memory, and not counted there.
     let room = usize::try_from(job.settings.memory_bytes / HELD_PART).unwrap_or(usize::MAX);
-    let saver = Arc::new(Saver::new(fixed, from, next, room, Box::new(notice))?);
-    Ok(Opening::Runs(Opened { resume, saver, remarks }))
+    let begin = Begin { store, attempt: attempt(), next, room, began };
+    begin.begin(options, job, found, Box::new(notice)).map(Opening::Runs)
+}
+
+/// Takes part in a job that the first process has opened at a place.
+///
+/// # Errors
+/// As [`open`].
+pub fn join(options: &Options, job: &JobToSave<'_>, place: Place) -> Result<Opened> {
+    let store = store_in(&options.path)?;
+    let (number, attempt) = place;
+    let found = number.map(|number| store.load(number)).transpose().map_err(|error| io(&error))?;
+    // What is written later could not be named in the manifest.
+    let begin = Begin { store, attempt, next: 1, room: 0, began: Instant::now() };
+    begin.begin(options, job, found, Box::new(|_| ()))
+}
+
+/// What a process begins with.
+struct Begin {
+    store: Checkpoints,
+    attempt: String,
+    /// The number of the next cut.
+    next: u64,
+    /// Memory for copies of state.
+    room: usize,
+    began: Instant,
+}
+
+impl Begin {
+    /// Goes on from a checkpoint, if one was found.
+    fn begin(
+        self,
+        options: &Options,
+        job: &JobToSave<'_>,
+        found: Option<Manifest>,
+        notice: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Opened> {
+        let Begin { store, attempt, next, room, began } = self;
+        let stages = identities(job.plan, job.settings, job.type_name)?;
+        let outputs = output_names(job);
+        let place = (found.as_ref().map(|manifest| manifest.checkpoint), attempt.clone());
+        let mut remarks = Vec::new();
+        let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
+        let (mut first, mut started_us) = (next, now_us());
+        if let Some(manifest) = found {
+            (first, started_us) = (manifest.first, manifest.started_us);
+            let fitting = Fitting::new(&stages, &manifest.stages, options)?;
+            remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
+            remarks.extend(fitting.remarks);
+            from = fitting.files;
+            let outputs = output_marks(&store, &manifest, job.plan, &outputs)?;
+            resume = Resume {
+                started_us: Some(started_us),
+                marks: manifest.sources,
+                frontiers: fitting.frontiers,
+                layouts: fitting.layouts,
+                outputs,
+            };
+        }
+        let fixed = Fixed {
+            store,
+            attempt,
+            job: job.text.clone(),
+            first,
+            started_us,
+            stages,
+            outputs,
+            sinks: job.sinks.to_vec(),
+            leaders: job.processes * job.settings.workers,
+            keep: options.keep,
+            tolerance: options.tolerance,
+        };
+        let saver = Arc::new(Saver::new(fixed, from, next, room, notice)?);
+        Ok(Opened { resume, saver, place, remarks })
+    }
 }
 
 /// The checkpoints in a directory.

@@ -10,10 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use millstream_contract::sink::Prepared;
 use millstream_contract::table::JobMarks;
 use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
-use millstream_engine::{CutTaken, Stopper};
+use millstream_engine::{CutTaken, Stopper, add_marks};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SavePoint;
 use millstream_store::StateFile;
@@ -52,10 +53,14 @@ struct State {
     files: Vec<Vec<StateFile>>,
     held: Vec<Held>,
     failed: Option<millstream_store::Error>,
-    /// The job, which ends when the next cut is written if `ends`.
+    /// The job, and what ends it when the next cut is written.
     stopper: Option<Stopper>,
-    ends: bool,
+    end: Option<Box<dyn FnOnce() + Send>>,
 }
+
+/// What another process of the job knows at its end: the marks of its splits, and its prepared
+/// rows, by output.
+pub type Others = (JobMarks, Vec<Prepared>);
 
 impl Saver {
     /// With so much memory for copies of state.
@@ -74,7 +79,7 @@ impl Saver {
             held: Vec::new(),
             failed: None,
             stopper: None,
-            ends: false,
+            end: None,
         };
         let (state, idle) = (Mutex::new(state), Condvar::new());
         let (writer, room) = (Writer::new(fixed, notice), Room::new(room));
@@ -117,28 +122,64 @@ impl Saver {
         begun
     }
 
-    /// Takes a last cut, behind which the job stops. False if all input has been read.
-    pub fn cut_and_stop(&self, stopper: &Stopper) -> bool {
-        self.shared.lock().ends = true;
+    /// Takes a last cut, behind which `stop` ends the job. False if all input has been read.
+    pub fn cut_and_stop(&self, stopper: &Stopper, stop: impl FnOnce() + Send + 'static) -> bool {
+        self.shared.lock().end = Some(Box::new(stop));
         self.cut(stopper)
     }
 
-    /// Publishes the end of a job whose sinks are finished, and makes the last rows visible.
+    /// What the first process has to know of another one at the end of a job whose sinks are
+    /// finished.
+    ///
+    /// # Errors
+    /// Rows that cannot be prepared.
+    pub fn part_of_end(&self, marks: JobMarks) -> Result<Others> {
+        // The last interval of all.
+        let prepared = self.shared.writer.fixed.sinks.iter().map(|sink| sink.prepare(u64::MAX));
+        Ok((marks, prepared.collect::<Result<_>>()?))
+    }
+
+    /// Publishes the end of a job whose sinks are finished, and makes the last rows visible, those
+    /// of the other processes included.
     ///
     /// # Errors
     /// The store has failed for longer than is tolerated, or another job has taken its place.
-    pub fn end(&self, marks: JobMarks) -> Result<()> {
+    pub fn end(&self, mut marks: JobMarks, others: Vec<Others>) -> Result<()> {
+        let mut prepared = Vec::new();
+        for (theirs, of_process) in others {
+            add_marks(&mut marks, theirs)?;
+            prepared.push(of_process);
+        }
         let mut state = self.shared.wait();
         let number = state.next;
         state.next += 1;
         drop(state);
-        self.shared.writer.end(number, marks)
+        self.shared.writer.end(number, marks, prepared)
     }
 
     /// Waits until what was begun is written: the job has ended, well or not.
     pub fn wait(&self) {
         // The job has this saver, too: neither would ever be dropped.
         self.shared.wait().stopper = None;
+    }
+}
+
+/// Files of another process, by stage, and why some could not be written.
+type Part = (Vec<Vec<StateFile>>, Option<String>);
+
+/// The error of another process's store.
+fn unavailable(text: String) -> millstream_store::Error {
+    let (message, help) = text.split_once("\n  help: ").unwrap_or((&text, ""));
+    let (object, message) = message.split_once(": ").unwrap_or(("checkpoint", message));
+    let [object, message, help] = [object, message, help].map(str::to_string);
+    millstream_store::Error::Unavailable { object, message, help }
+}
+
+impl State {
+    /// Takes what has been saved for a cut.
+    fn take(&mut self) -> (Vec<Vec<StateFile>>, Vec<Held>, Option<millstream_store::Error>) {
+        let files = self.files.iter_mut().map(mem::take).collect();
+        (files, mem::take(&mut self.held), self.failed.take())
     }
 }
 
@@ -162,15 +203,14 @@ impl Shared {
         state.failed = None;
         self.room.clear();
         self.writer.report(|_, taking| *taking = None);
-        if let Some(stopper) = &state.stopper {
-            match written {
-                Err(error) => stopper.stop_with(error),
-                Ok(()) if state.ends => stopper.stop(),
-                Ok(()) => {}
-            }
-        }
+        let (stopper, end) = (state.stopper.clone(), state.end.take());
         drop(state);
         self.idle.notify_all();
+        match (written, stopper, end) {
+            (Err(error), Some(stopper), _) => stopper.stop_with(error),
+            (Ok(()), _, Some(end)) => end(),
+            _ => {}
+        }
     }
 }
 
@@ -216,13 +256,24 @@ impl millstream_engine::Checkpoints for Saver {
         Ok(())
     }
 
+    fn part(&self, _cut: u64) -> Result<String> {
+        let mut state = self.shared.lock();
+        let (files, _, failed) = state.take();
+        let part: Part = (files, failed.map(|error| error.to_string()));
+        serde_json::to_string(&part).map_err(|error| Error::Internal(format!("a part: {error}")))
+    }
+
     fn complete(&self, cut: CutTaken) -> Result<()> {
         let mut state = self.shared.lock();
-        let stages = state.files.len();
-        let files = mem::replace(&mut state.files, vec![Vec::new(); stages]);
-        let (held, failed) = (mem::take(&mut state.held), state.failed.take());
+        let (mut files, held, mut failed) = state.take();
+        for part in &cut.others {
+            let part: Part = serde_json::from_str(part)
+                .map_err(|error| Error::Internal(format!("a part of another process: {error}")))?;
+            files.iter_mut().zip(part.0).for_each(|(all, mut theirs)| all.append(&mut theirs));
+            failed = failed.or(part.1.map(unavailable));
+        }
         let work = Work { cut, files, held, failed };
-        if state.ends {
+        if state.end.is_some() {
             // Workers stand until the job is told to stop: no row behind the cut is computed.
             drop(state);
             let written = self.shared.writer.write(work);
@@ -243,7 +294,8 @@ impl millstream_engine::Checkpoints for Saver {
         })
     }
 
-    fn given_up(&self, _cut: u64) {
+    fn given_up(&self, cut: u64, prepared: Vec<Vec<Prepared>>) {
+        self.shared.writer.keep(cut, prepared);
         self.shared.end_cut(Ok(()));
     }
 }

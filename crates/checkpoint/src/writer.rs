@@ -9,7 +9,7 @@ use millstream_contract::table::JobMarks;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
-use millstream_engine::{CutTaken, StageIdentity};
+use millstream_engine::{CutTaken, StageIdentity, add_prepared};
 use millstream_state::Leaders;
 use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
 
@@ -98,6 +98,18 @@ impl Writer {
             }
             Err(SaveError::Store(error)) => Err(io(&error)),
             Err(SaveError::Job(error)) => Err(error),
+        }
+    }
+
+    /// Keeps rows that other processes have prepared for a cut that is given up, for the next
+    /// manifest.
+    pub(crate) fn keep(&self, number: u64, others: Vec<Vec<Prepared>>) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = |_| Prepared { interval: number, sealed: Vec::new() };
+        let mut prepared: Vec<Prepared> = self.fixed.outputs.iter().map(none).collect();
+        add_prepared(&mut prepared, others);
+        for (waiting, prepared) in progress.waiting.iter_mut().zip(prepared) {
+            waiting.extend(Some(prepared).filter(|prepared| !prepared.sealed.is_empty()));
         }
     }
 
@@ -222,11 +234,18 @@ impl Writer {
     }
 
     /// Publishes the end of a job whose sinks are finished, and makes the last rows visible.
-    pub(crate) fn end(&self, number: u64, marks: JobMarks) -> Result<()> {
+    /// `others`: rows that other processes have prepared, by process and output.
+    pub(crate) fn end(
+        &self,
+        number: u64,
+        marks: JobMarks,
+        others: Vec<Vec<Prepared>>,
+    ) -> Result<()> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        for (sink, waiting) in self.fixed.sinks.iter().zip(&mut progress.waiting) {
-            waiting.push(sink.prepare(number)?);
-        }
+        let prepared = self.fixed.sinks.iter().map(|sink| sink.prepare(number));
+        let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
+        add_prepared(&mut prepared, others);
+        progress.waiting.iter_mut().zip(prepared).for_each(|(waiting, of)| waiting.push(of));
         let mut manifest = self.manifest(number, true, &progress.waiting);
         manifest.sources = marks;
         let since = Instant::now();

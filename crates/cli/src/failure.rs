@@ -7,6 +7,7 @@ use millstream::program::cluster::{Cause, Fault, FaultKind, ProcessFailure};
 use millstream::{Error, ErrorKind};
 
 use crate::console::error;
+use crate::supervise::is_supervised;
 
 /// Why the program ends otherwise than well: the message is on stderr already.
 pub(crate) enum Failure {
@@ -14,15 +15,21 @@ pub(crate) enum Failure {
     Usage,
     /// The data, the machine or the run.
     Run,
+    /// Another process of the job is gone.
+    Lost,
     /// Ctrl-C.
     Interrupted,
 }
+
+/// The exit code that tells the supervisor of [`Failure::Lost`].
+pub(crate) const LOST: u8 = 75;
 
 impl Failure {
     /// The program's exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Failure::Run => 1,
+            Failure::Lost if is_supervised() => LOST,
+            Failure::Run | Failure::Lost => 1,
             Failure::Usage => 2,
             Failure::Interrupted => 130,
         }
@@ -70,6 +77,10 @@ pub(crate) fn panicked(panic: &dyn Any) -> Failure {
 pub(crate) fn tell(reason: &ProcessFailure) -> Failure {
     match &reason.cause {
         Cause::Interrupted => Failure::Interrupted,
+        Cause::Ended(_) | Cause::Closed | Cause::Silent(_) => {
+            fail(reason);
+            Failure::Lost
+        }
         Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {
             usage(message)
         }

@@ -90,7 +90,10 @@ fn command() -> ExitCode {
             processes.fabric_note().into_iter().for_each(|line| console::note(&line));
             live::shown(live, &script.words(), |board| match processes.count() {
                 1 => run::run(script, *output, path, &settings, &beginning, board),
-                _ => processes::run(script, *output, path, processes, &settings, board),
+                _ => {
+                    let settings = (&settings, &beginning);
+                    processes::run(script, *output, path, processes, settings, board)
+                }
             })
         }
         Command::Jobs { json } => live::jobs(*json),

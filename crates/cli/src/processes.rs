@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::arrow::array::RecordBatch;
 use millstream::program::cluster::{Cause, Guard, Interrupt, Launch, check_settings};
+use millstream::program::saved::{Beginning, Stopping};
 use millstream::program::script::{
     EarlyEnd, FailedScript, Progress, ScriptLead, ScriptMember, ScriptTask,
 };
-use millstream::program::{SessionControl, Statement, Stopper, harmless, parse_script};
+use millstream::program::{SessionControl, Statement, harmless, parse_script};
 use millstream::{Error, ErrorKind, Stats};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 
@@ -19,7 +20,7 @@ use crate::console::{Remarks, note, tell_end, warn};
 use crate::failure::{Failure, fail, failed, tell, usage};
 use crate::live::{StatusBoard, StopAnswer};
 use crate::output::{print, print_rows, text_sink};
-use crate::run::{Text, check_stats_path, read_script, say_not_run, write_stats};
+use crate::run::{Text, check_stats_path, read_script, say_ended, say_not_run, write_stats};
 use crate::watch::{COMMITTING, NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
 use crate::{log, report};
 
@@ -29,10 +30,11 @@ pub(crate) fn run(
     output: Output,
     stats_json: Option<&Path>,
     processes: &ProcessArguments,
-    settings: &SettingArguments,
+    (settings, beginning): (&SettingArguments, &Beginning),
     board: &Arc<StatusBoard>,
 ) -> Result<(), Failure> {
-    let mut task = task(script, processes.count(), settings)?;
+    let task = task(script, processes.count(), settings)?;
+    let mut task = ScriptTask { beginning: beginning.clone(), ..task };
     let mut session = task.session(0).map_err(|e| usage(&e))?;
     session.print_to(move |format| text_sink(output.with_format(format)));
     check_settings(processes.count(), session.settings()).map_err(|e| usage(&e))?;
@@ -62,8 +64,8 @@ pub(crate) fn run(
     };
     let (own_board, of_stop) = (board.clone(), draining.clone());
     let watch = |interrupt: Interrupt| {
-        show(&own_board, &interrupt, of_stop);
-        watch(interrupt)
+        show(&own_board, &interrupt, of_stop.clone());
+        watch(interrupt, of_stop)
     };
     let done = lead.run(Box::new(move |_| text_sink(output)), watch, &mut telling);
     let Telling { mut all, not_run, .. } = telling;
@@ -92,22 +94,34 @@ fn show(board: &StatusBoard, interrupt: &Interrupt, draining: Arc<Draining>) {
 /// Whether the job is being drained.
 #[derive(Default)]
 struct Draining {
-    /// This process's part of the query that runs.
-    query: Mutex<Option<Stopper>>,
+    /// Stops the query that runs.
+    query: Mutex<Option<Stopping>>,
     /// The job was requested to drain: it ends with the running query.
     asked: AtomicBool,
 }
 
 impl Draining {
-    fn query(&self) -> MutexGuard<'_, Option<Stopper>> {
+    fn query(&self) -> MutexGuard<'_, Option<Stopping>> {
         self.query.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops the job, behind a last checkpoint of the query that runs, if it has checkpoints.
+    /// Whether it has.
+    fn stop(&self, interrupt: &Interrupt) -> bool {
+        // A stop may wait for the end of the query, which wants the lock.
+        let query = self.query().clone();
+        match &query {
+            Some(stopping) => stopping.stop(),
+            None => interrupt.stop(),
+        }
+        query.is_some_and(|stopping| stopping.saves())
     }
 }
 
 /// Lets a job end. `drain`: well, as if its input had ended.
 fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> StopAnswer {
     if !drain {
-        interrupt.stop();
+        draining.stop(interrupt);
         if interrupt.is_late() {
             note(&COMMITTING);
         }
@@ -118,7 +132,7 @@ fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> StopAnswer {
     }
     let query = draining.query();
     match &*query {
-        Some(query) => query.drain(),
+        Some(query) => query.stopper().drain(),
         None if interrupt.is_late() => {}
         None => return StopAnswer::No(NOTHING_TO_DRAIN.into()),
     }
@@ -177,6 +191,11 @@ impl Progress for Telling<'_> {
         print_rows(self.output, &rows)
     }
 
+    fn had_ended(&mut self, _: usize, number: u64) -> Result<(), Failure> {
+        say_ended(number);
+        Ok(())
+    }
+
     fn analyzed(&mut self, _: usize, text: String) -> Result<(), Failure> {
         print(&harmless(&text))
     }
@@ -184,12 +203,13 @@ impl Progress for Telling<'_> {
     fn runs(&mut self, _: usize, own: &ScriptMember, interrupt: &Interrupt) {
         // All processes read the same.
         self.remarks.say(own.remarks());
-        if let Some(stopper) = own.stopper() {
+        if let Some(stopping) = own.stopping(interrupt) {
+            let stopper = stopping.stopper();
             stopper.on_notice(|notice| warn(&notice));
             let (observed, of_run, late) = (stopper.clone(), interrupt.clone(), interrupt.clone());
             self.board.runs(move || of_run.observe(&observed));
             self.board.commits_once(move || late.is_late());
-            *self.draining.query() = Some(stopper);
+            *self.draining.query() = Some(stopping);
         }
     }
 
@@ -240,7 +260,9 @@ pub(crate) fn launch(processes: usize) -> Launch {
 }
 
 /// Lets a failure and Ctrl-C end the program, whatever it waits for, until the guard is dropped.
-fn watch(interrupt: Interrupt) -> Result<Guard, Failure> {
-    stop_on_signals(interrupt.clone()).map_err(|e| fail(&e))?;
+fn watch(interrupt: Interrupt, draining: Arc<Draining>) -> Result<Guard, Failure> {
+    let of_stop = interrupt.clone();
+    let stop = move || draining.stop(&of_stop);
+    stop_on_signals(interrupt.clone(), stop).map_err(|e| fail(&e))?;
     Ok(guard(interrupt))
 }

@@ -235,13 +235,18 @@ fn begin(
             Ok(Some(ready))
         }
         Readied::Ended(number) => {
-            note(&format!(
-                "the job has ended with checkpoint {number}, and all its rows are written\n  \
-                 help: --fresh runs it anew"
-            ));
+            say_ended(number);
             Ok(None)
         }
     }
+}
+
+/// An earlier run has ended a job, in the checkpoint of this number.
+pub(crate) fn say_ended(number: u64) {
+    note(&format!(
+        "the job has ended with checkpoint {number}, and all its rows are written\n  \
+         help: --fresh runs it anew"
+    ));
 }
 
 /// A script that was drained ends with the query that ran.

@@ -1,5 +1,5 @@
 //! `millstream run --restart N`: starts a job that died again, which goes on from its last
-//! checkpoint.
+//! checkpoint. A job dies with any of its processes.
 
 use std::collections::VecDeque;
 use std::env;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use millstream::program::counted;
 
 use crate::console::note;
-use crate::failure::{Failure, fail};
+use crate::failure::{Failure, LOST, fail};
 use crate::signals::on_each_stop;
 
 /// Is set for the program that is watched over.
@@ -37,7 +37,7 @@ pub(crate) fn is_supervised() -> bool {
     env::var_os(SUPERVISED).is_some()
 }
 
-/// Runs this program once more with the same arguments, and again each time that it dies, at most
+/// Runs this program once more with the same arguments, and again each time that the job dies, at most
 /// `restarts` times within an hour. Ends with its exit code.
 pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
     let watched = Arc::<Mutex<Watched>>::default();
@@ -55,9 +55,13 @@ pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
     let mut deaths: VecDeque<Instant> = VecDeque::new();
     loop {
         let status = once(&watched).map_err(|error| fail(&format!("cannot start: {error}")))?;
-        let Some(signal) = status.signal() else { exit(status.code().unwrap_or(1)) };
+        let (how, code) = match (status.signal(), status.code()) {
+            (Some(signal), _) => (format!("was killed by signal {signal}"), 128 + signal),
+            (None, Some(code)) if code == i32::from(LOST) => ("has lost a process".to_string(), 1),
+            (None, code) => exit(code.unwrap_or(1)),
+        };
         if watched.lock().unwrap_or_else(PoisonError::into_inner).is_stopped {
-            exit(128 + signal);
+            exit(code);
         }
         let now = Instant::now();
         deaths.push_back(now);
@@ -65,14 +69,14 @@ pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
         let number = deaths.len() as u32;
         if number > restarts {
             return Err(fail(&format!(
-                "the job was killed by signal {signal}, and it has died {} within an hour\n  \
+                "the job {how}, and it has died {} within an hour\n  \
                  help: the same command goes on from the last checkpoint",
                 counted(number.into(), "time")
             )));
         }
         let pause = PAUSE.saturating_mul(1 << (number - 1).min(10)).min(PAUSE_MAX);
         note(&format!(
-            "the job was killed by signal {signal}; it starts again in {} ms ({number} of {restarts} \
+            "the job {how}; it starts again in {} ms ({number} of {restarts} \
              within an hour)",
             pause.as_millis()
         ));

@@ -256,7 +256,11 @@ impl Alone {
 
 /// Ctrl-C (and SIGTERM) stops the job in all processes cleanly, after a result that is just being
 /// committed; a second one at once. A job that cannot stop is ended after a short time.
-pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), String> {
+/// `stop` says whether a last checkpoint is taken before.
+pub(crate) fn stop_on_signals(
+    interrupt: Interrupt,
+    stop: impl Fn() -> bool + Send + 'static,
+) -> Result<(), String> {
     let mut signals = Signals::default();
     let handler = move || {
         match signals.next() {
@@ -270,7 +274,7 @@ pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), String> {
                 exit(130);
             }
         }
-        interrupt.stop();
+        let patience = if stop() { SAVE_TIMEOUT } else { STOP_TIMEOUT };
         if interrupt.is_late() {
             note(&COMMITTING);
         }
@@ -279,7 +283,7 @@ pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), String> {
             while forced.is_late() {
                 thread::sleep(LOOK);
             }
-            thread::sleep(STOP_TIMEOUT);
+            thread::sleep(patience);
             note(&GIVEN_UP);
             forced.kill();
             exit(130);

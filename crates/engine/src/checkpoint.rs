@@ -7,7 +7,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::intake::same_name;
 use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::JobMarks;
@@ -21,7 +22,8 @@ pub trait Checkpoints: Send + Sync + Debug {
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()>;
     /// Saves the state of `stage`, of the worker that is `leader` among all, at cut number `cut`.
     /// Called once for each worker and stage, in the threads of the workers, while all of them
-    /// stand.
+    /// stand. Each process of a job has [`Checkpoints`] of its own, over a store that all of them
+    /// see.
     fn save(
         &self,
         cut: u64,
@@ -29,13 +31,21 @@ pub trait Checkpoints: Send + Sync + Debug {
         stage: usize,
         operator: &mut dyn Operator,
     ) -> Result<()>;
+    /// In a process that is not the first, when all its state of a cut has been saved: what the
+    /// first has to know of it to complete the cut ([`CutTaken::others`]). It may only count on
+    /// what is durable.
+    fn part(&self, _cut: u64) -> Result<String> {
+        Ok(String::new())
+    }
     /// All state of a cut has been saved, and all rows before the cut have been written and
-    /// sealed. When this returns, the job goes on. It does not commit the sinks.
+    /// sealed. When this returns, the job goes on. It does not commit the sinks. Called in the
+    /// first process.
     fn complete(&self, cut: CutTaken) -> Result<()>;
     /// A cut that the job has begun ([`Stopper::cut`](crate::Stopper::cut)) will not be completed:
     /// the job has ended before, or an error waits behind the first rows of a LIMIT, and would be
-    /// forgotten. What has been saved for the cut does not count.
-    fn given_up(&self, _cut: u64) {}
+    /// forgotten. What has been saved for the cut does not count. But rows that other processes
+    /// have prepared for it, by process and output, are part of the next cut, or of the end.
+    fn given_up(&self, _cut: u64, _prepared: Vec<Vec<Prepared>>) {}
     /// The checkpoints so far, for reports.
     fn status(&self) -> Option<CheckpointStatus> {
         None
@@ -76,8 +86,49 @@ pub struct CutTaken {
     pub layouts: Vec<Layout>,
     /// By output: the remaining rows.
     pub outputs: Vec<OutputMark>,
-    /// By output: the rows since the cut before.
+    /// By output: the rows since the cut before, of all processes.
     pub prepared: Vec<Prepared>,
+    /// What each of the other processes has said of its state ([`Checkpoints::part`]).
+    pub others: Vec<String>,
+}
+
+/// Adds the marks of another process. A source's low watermark is the least of all, as splits may
+/// move between processes.
+///
+/// # Errors
+/// A table has two splits of one name.
+pub fn add_marks(marks: &mut JobMarks, others: JobMarks) -> Result<()> {
+    for (table, of) in others {
+        let Some(own) = marks.get_mut(&table) else {
+            return Err(Error::Internal(format!("marks of table '{table}', which is not there")));
+        };
+        own.low_us = own.low_us.min(of.low_us);
+        for (name, mark) in of.splits {
+            if own.splits.insert(name.clone(), mark).is_some() {
+                return Err(same_name(&table, &name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds rows that other processes have prepared: by process and output.
+pub fn add_prepared(all: &mut [Prepared], others: Vec<Vec<Prepared>>) {
+    for of_process in others {
+        for (all, of_output) in all.iter_mut().zip(of_process) {
+            all.sealed.extend(of_output.sealed);
+        }
+    }
+}
+
+/// The part in a cut of a process that is not the first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CutPart {
+    /// Of splits that only this process reads.
+    pub(crate) marks: JobMarks,
+    pub(crate) frontiers: Vec<i64>,
+    pub(crate) prepared: Vec<Prepared>,
+    pub(crate) state: String,
 }
 
 /// The remaining rows of an output at a cut.

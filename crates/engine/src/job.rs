@@ -78,9 +78,13 @@ impl Stopper {
     /// Takes a cut, with a number above those before. Workers stop for a moment between two records
     /// and save their state. Then the cut is complete ([`Checkpoints::complete`]), or else it is
     /// given up, at the latest when the job ends ([`Checkpoints::given_up`]). False, and no cut, if
-    /// one is being taken, if all input has been read, or if the job has no [`Checkpoints`].
+    /// one is being taken, if all input has been read, if the job has no [`Checkpoints`], or in
+    /// another process of the job than the first.
     pub fn cut(&self, number: u64) -> bool {
-        self.0.begin_cut(number)
+        self.0.begin_cut(number).unwrap_or_else(|error| {
+            self.0.stop(Some(error));
+            true
+        })
     }
 
     /// The marks of all splits that this process reads, before the first record that no worker has
@@ -204,9 +208,25 @@ impl Job {
         mesh: Mesh,
         start_us: i64,
     ) -> Result<Job> {
+        Job::distributed_from(plan, settings, sinks, mesh, start_us, (&Resume::default(), None))
+    }
+
+    /// As [`Job::distributed`], for a job that goes on where an earlier job stood, with any number
+    /// of processes: the same place, and start time, in all processes. The `Checkpoints` of process
+    /// 0 complete the cuts.
+    pub fn distributed_from(
+        plan: &Plan,
+        settings: &Settings,
+        sinks: Vec<Arc<dyn Sink>>,
+        mesh: Mesh,
+        start_us: i64,
+        from: (&Resume, Option<Arc<dyn Checkpoints>>),
+    ) -> Result<Job> {
         let wakers = mesh.wakers();
         let env = Arc::new(Threads::new(settings.workers, wakers));
-        Job::prepare(plan, settings, sinks, env, start_us, (&Resume::default(), None), Some(mesh))
+        let mut plan = plan.clone();
+        plan.lay_out(&from.0.layouts)?;
+        Job::prepare(&plan, settings, sinks, env, start_us, from, Some(mesh))
     }
 
     pub(crate) fn prepare(
@@ -263,7 +283,11 @@ impl Job {
             started_us,
             began_us,
             budget,
-            cuts: Cuts::new(stages.len(), workers),
+            cuts: Cuts::new(
+                stages.len(),
+                workers,
+                if place.process == 0 { place.processes - 1 } else { 0 },
+            ),
             checkpoints,
             resumed: from.frontiers.clone(),
             layouts: plan.layouts(),
@@ -347,7 +371,7 @@ impl Job {
         if let (Some(cut), Some(checkpoints)) =
             (self.shared.cuts.finish(), &self.shared.checkpoints)
         {
-            checkpoints.given_up(cut);
+            checkpoints.given_up(cut, Vec::new());
         }
         let result = match self.shared.take_error() {
             Some(error) => Err(error),

@@ -47,7 +47,9 @@ mod worker;
 
 use millstream_contract::{error, expr, plan, pruning, rows, settings, sink, table};
 
-pub use checkpoint::{Checkpoints, CutTaken, OutputMark, Resume, waiting_schema};
+pub use checkpoint::{
+    Checkpoints, CutTaken, OutputMark, Resume, add_marks, add_prepared, waiting_schema,
+};
 pub use explain::state_layout;
 pub use job::{Fit, Job, StageIdentity, Stopper, fits, gone, identities};
 pub use millstream_operators::skipped::Skipped;

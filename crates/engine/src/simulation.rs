@@ -13,9 +13,9 @@ use std::time::Duration;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_flow::channel::Settings as Channels;
 
-use crate::checkpoint::Resume;
+use crate::checkpoint::{Checkpoints, Resume};
 use crate::error::{Error, Result};
-use crate::job::{Job, run_guarded};
+use crate::job::{Job, Stopper, run_guarded};
 use crate::network::{Mesh, MeshOptions, MeshSetup, peer_error};
 use crate::plan::Plan;
 use crate::roles::Place;
@@ -86,27 +86,38 @@ pub fn simulate(
     sinks: &[Vec<Arc<dyn Sink>>],
     scenario: &Scenario,
 ) -> Result<(Vec<Outcome>, Vec<Fault>)> {
-    let start_us = 1_700_000_000_000_000;
+    simulate_from(plan, settings, sinks, scenario, (&Resume::default(), &[]), |_| ())
+}
+
+/// As [`simulate`], for a job that goes on where an earlier job stood; the [`Checkpoints`] of each
+/// process take its cuts. `begins` is given a handle of each process before the job runs.
+pub fn simulate_from(
+    plan: &Plan,
+    settings: &Settings,
+    sinks: &[Vec<Arc<dyn Sink>>],
+    scenario: &Scenario,
+    (from, checkpoints): (&Resume, &[Arc<dyn Checkpoints>]),
+    begins: impl FnOnce(Vec<Stopper>),
+) -> Result<(Vec<Outcome>, Vec<Fault>)> {
+    let start_us = from.started_us.unwrap_or(1_700_000_000_000_000);
+    let mut plan = plan.clone();
+    plan.lay_out(&from.layouts)?;
     let env: Arc<Simulated> = Arc::new(Simulated::new(scenario.seed, start_us));
     let sim = Sim::new(scenario.seed);
     let model = Model { latency: scenario.latency, ..Model::default() };
     let devices: Vec<SimDevice> = sinks.iter().map(|_| sim.node(model)).collect();
     let options = MeshOptions::new(settings, plan.state_stages());
     let meshes = meshes(&devices, options, scenario.channels)?;
-    let mut processes = Vec::new();
-    for (mesh, sinks) in meshes.into_iter().zip(sinks) {
+    let (mut processes, mut stoppers) = (Vec::new(), Vec::new());
+    for (process, (mesh, sinks)) in meshes.into_iter().zip(sinks).enumerate() {
         let env: Arc<dyn Env> = env.clone();
-        let job = Job::prepare(
-            plan,
-            settings,
-            sinks.clone(),
-            env,
-            start_us,
-            (&Resume::default(), None),
-            Some(mesh),
-        )?;
+        let from = (from, checkpoints.get(process).cloned());
+        let sinks = sinks.clone();
+        let job = Job::prepare(&plan, settings, sinks, env, start_us, from, Some(mesh))?;
+        stoppers.push(job.stopper());
         processes.push(Process::new(job));
     }
+    begins(stoppers);
     for (process, slowness) in processes.iter_mut().zip(&scenario.slowness) {
         process.slowness = (*slowness).max(1);
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use millstream_connect::BlackholeSink;
 use millstream_contract::sink::Sink;
+use millstream_engine::Stats;
 use millstream_engine::observe::Snapshot;
-use millstream_engine::{Stats, Stopper};
 use millstream_fabric::setup::Token;
 use millstream_sql::parse_script;
 
@@ -18,6 +18,7 @@ use crate::program::cluster::{
     Exit, FabricName, Interrupt, Launch, PROCESSES_MAX, Setup, check_settings, take_part,
 };
 use crate::program::control::{NAME, SessionControl};
+use crate::program::saved::Stopping;
 use crate::program::script::{
     EarlyEnd, Progress, ScriptLead, ScriptMember, ScriptTask, Show, script_member,
 };
@@ -217,14 +218,21 @@ impl Progress for JobProgress<'_> {
         Ok(())
     }
 
+    fn had_ended(&mut self, statement: usize, _: u64) -> Result<(), Failure> {
+        if let Some(number) = self.numbers[statement] {
+            self.shared.ends(number, Stats::default(), Ok(()));
+        }
+        Ok(())
+    }
+
     fn analyzed(&mut self, statement: usize, text: String) -> Result<(), Failure> {
         write_lines(&*self.sinks[statement], &text).map(drop)
     }
 
     fn runs(&mut self, statement: usize, own: &ScriptMember, interrupt: &Interrupt) {
-        if let (Some(number), Some(stopper)) = (self.numbers[statement], own.stopper()) {
+        if let (Some(number), Some(stopping)) = (self.numbers[statement], own.stopping(interrupt)) {
             let interrupt = interrupt.clone();
-            self.shared.runs(number, Arc::new(Led { interrupt, stopper }), own.remarks());
+            self.shared.runs(number, Arc::new(Led { interrupt, stopping }), own.remarks());
         }
     }
 
@@ -239,26 +247,26 @@ impl Progress for JobProgress<'_> {
 /// A query that runs on all processes.
 struct Led {
     interrupt: Interrupt,
-    stopper: Stopper,
+    stopping: Stopping,
 }
 
 impl Running for Led {
     fn stop(&self) {
-        self.interrupt.stop();
+        self.stopping.stop();
     }
     fn enough(&self) {
-        self.stopper.enough();
+        self.stopping.stopper().enough();
     }
     fn counters(&self) -> Stats {
-        self.stopper.counters()
+        self.stopping.stopper().counters()
     }
     fn notices(&self) -> Vec<String> {
-        self.stopper.notices()
+        self.stopping.stopper().notices()
     }
     fn observe(&self) -> Snapshot {
-        self.interrupt.observe(&self.stopper)
+        self.interrupt.observe(self.stopping.stopper())
     }
     fn drain(&self) {
-        self.stopper.drain();
+        self.stopping.stopper().drain();
     }
 }

@@ -211,6 +211,7 @@ impl Incoming {
         let credited = head.has(CREDITED);
         state.expected[helper] += 1;
         state.clock.advance(helper, head.watermark);
+        state.cuts[process] = head.rows_of;
         (self.arena, self.held) = (Arena::default(), None);
         if credited {
             let times = std::mem::take(&mut self.times);

@@ -14,6 +14,8 @@ use millstream_operators::windowing::SliceId;
 pub(crate) enum Seal {
     /// All rows.
     Everything,
+    /// All rows, which are all before the cut of this number.
+    BeforeCut(u64),
     /// Windows that the watermark has passed. What later windows have so far would be shipped in
     /// two parts, and merged twice, for nothing: it stays until its own window is complete, or the
     /// epoch long enough.

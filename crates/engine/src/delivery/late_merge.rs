@@ -69,7 +69,7 @@ impl LateMerge {
         let windowing = *state.stage.windowing();
         let how = |slice| match seal {
             _ if windowing.closes_at(slice) <= watermark => SealSlice::Close,
-            Seal::Everything => SealSlice::EndEpoch,
+            Seal::Everything | Seal::BeforeCut(_) => SealSlice::EndEpoch,
             Seal::PassedThrough => SealSlice::PassedThrough,
             Seal::Complete => SealSlice::Nothing,
         };
@@ -90,7 +90,8 @@ impl LateMerge {
                 // Passed rows are counted when sent.
                 let rows = parcel.segments.iter().map(|(_, segment)| segment.rows() as u64);
                 shipped += rows.sum::<u64>();
-                let sealed = Sealed { worker: context.id, parcel, held, watermark };
+                let cut = if let Seal::BeforeCut(number) = seal { number } else { 0 };
+                let sealed = Sealed { worker: context.id, parcel, held, watermark, cut };
                 channels::ship(&shared, state, leader, sealed)?;
                 continue;
             };
@@ -103,7 +104,8 @@ impl LateMerge {
         state.clock.advance(context.id, watermark);
         state.epoch += 1;
         state.announced = state.announced.max(watermark);
-        let nothing_left = seal == Seal::Everything || !state.operator.holds_for_others();
+        let everything = matches!(seal, Seal::Everything | Seal::BeforeCut(_));
+        let nothing_left = everything || !state.operator.holds_for_others();
         if nothing_left {
             state.changed_at_us = None;
         }

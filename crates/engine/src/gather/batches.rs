@@ -37,13 +37,18 @@ impl Batches {
 
     /// The chunks that rows wait for, one of a turn at the most.
     pub(super) fn awaited(&self, turns: &Turns) -> Vec<ChunkAt> {
-        let chunk = |turn: usize| self.next_chunk(turns, turn);
         if turns.in_order() {
-            let current = self.next.iter().position(|next| !next.is_over);
-            return current.filter(|_| !self.is_empty()).map(chunk).into_iter().collect();
+            return if self.is_empty() { Vec::new() } else { self.next_chunks(turns) };
         }
         let waits = |turn: &usize| self.waiting.keys().any(|at| turns.of(at.split) == Some(*turn));
-        (0..turns.len()).filter(waits).map(chunk).collect()
+        (0..turns.len()).filter(waits).map(|turn| self.next_chunk(turns, turn)).collect()
+    }
+
+    /// The chunks that come next, of each turn that has begun and is not over.
+    pub(super) fn next_chunks(&self, turns: &Turns) -> Vec<ChunkAt> {
+        let open = (0..turns.len()).filter(|turn| !self.next[*turn].is_over);
+        let begun = if turns.in_order() { 1 } else { turns.len() };
+        open.take(begun).map(|turn| self.next_chunk(turns, turn)).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -15,7 +15,8 @@ use arrow::compute::partition;
 use arrow::datatypes::{DataType, Int64Type, Schema};
 
 use super::limit::Limit;
-use super::queue::Queue;
+use super::output::Role;
+use super::queue::{Queue, QueuedItem};
 use super::turns::Begun;
 use super::{Gather, GatherState};
 use crate::checkpoint::{OutputMark, waiting_schema};
@@ -93,11 +94,18 @@ impl Gather {
             let limit = Limit { skip: mark.offset, left: mark.limit };
             self.lock().queue = Queue::new(limit);
             self.ended.store(limit.is_over(), Ordering::Release);
-            for rows in &mark.waiting {
-                self.restore(rows, begun)?;
-            }
+            // All rows that wait are the coordinator's.
+            let waits = !matches!(self.output.role, Role::Helper { .. });
+            mark.waiting.iter().filter(|_| waits).try_for_each(|rows| self.restore(rows, begun))?;
         }
-        self.lock().batches.resume(&self.output.turns, begun);
+        let turns = &self.output.turns;
+        let state = &mut *self.lock();
+        state.batches.resume(turns, begun);
+        if matches!(self.output.role, Role::Coordinator(_)) {
+            // The others begin to count anew.
+            let next = state.batches.next_chunks(turns).into_iter().map(QueuedItem::Next);
+            next.for_each(|item| state.queue.push(item, &self.waiting));
+        }
         Ok(())
     }
 

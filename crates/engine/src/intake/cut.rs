@@ -7,7 +7,11 @@ pub(super) enum Cut {
     #[default]
     None,
     /// By split: so many chunks are before the cut, and not all of their batches are done.
-    Begun(Vec<u64>),
+    Begun {
+        chunks: Vec<u64>,
+        /// Processes that have yet to say how many chunks they have taken of splits that all read.
+        awaited: usize,
+    },
     /// All batches before the cut are done. By source: its low watermark there, which counts until
     /// the job goes on.
     Reached { chunks: Vec<u64>, lows: Vec<i64> },
@@ -18,7 +22,7 @@ impl Cut {
     fn chunks(&self) -> Option<&[u64]> {
         match self {
             Cut::None => None,
-            Cut::Begun(chunks) | Cut::Reached { chunks, .. } => Some(chunks),
+            Cut::Begun { chunks, .. } | Cut::Reached { chunks, .. } => Some(chunks),
         }
     }
 
@@ -29,6 +33,14 @@ impl Cut {
 
     /// Whether the cut waits for `sequence`, a chunk of a split.
     pub(super) fn awaits(&self, split: usize, sequence: u64) -> bool {
-        matches!(self, Cut::Begun(chunks) if sequence < chunks[split])
+        matches!(self, Cut::Begun { chunks, .. } if sequence < chunks[split])
+    }
+
+    /// Once the cut has been reached: the chunks of a split before it.
+    pub(super) fn reached(&self, split: usize) -> Option<u64> {
+        match self {
+            Cut::Reached { chunks, .. } => Some(chunks[split]),
+            Cut::None | Cut::Begun { .. } => None,
+        }
     }
 }

@@ -229,26 +229,28 @@ impl Intake {
     }
 
     /// The marks of all splits that this process reads, before the first record that no worker has
-    /// finished. A job goes on there ([`Job::resume`](crate::job::Job::resume)).
+    /// finished, or at the cut that has been reached. Splits that all processes read are left to
+    /// the coordinator. A job goes on there ([`Job::resume`](crate::job::Job::resume)).
     ///
     /// # Errors
     /// A table has two splits of one name.
     pub(crate) fn marks(&self) -> Result<JobMarks> {
         let state = self.lock();
+        let is_coordinator = self.net.as_ref().is_none_or(|net| net.is_coordinator());
+        let is_here = |split: &usize| {
+            !state.splits[*split].elsewhere && (is_coordinator || !self.splits[*split].by_chunk)
+        };
         let mut all = JobMarks::new();
         let names = table_names(self.sources.iter().map(|source| source.name.as_str()));
         for (number, (source, name)) in self.sources.iter().zip(names).enumerate() {
             let low_us = self.low_of(&state, number);
             let mut splits = BTreeMap::new();
-            for split in self.splits_of(number).filter(|split| !state.splits[*split].elsewhere) {
-                let mark = state.splits[split].mark(state.chunks_done(split), low_us);
+            for split in self.splits_of(number).filter(is_here) {
+                let done = state.cut.reached(split).unwrap_or_else(|| state.chunks_done(split));
+                let mark = state.splits[split].mark(done, low_us);
                 let name = &self.splits[split].name;
                 if splits.insert(name.clone(), mark).is_some() {
-                    return Err(Error::Data {
-                        place: format!("table '{}'", source.name),
-                        message: format!("two splits have the name '{name}'"),
-                        help: "give each split a name of its own".into(),
-                    });
+                    return Err(same_name(&source.name, name));
                 }
             }
             all.insert(name, SourceMarks { low_us, splits });
@@ -339,6 +341,15 @@ impl Intake {
 
     fn wake_all(&self) {
         (0..self.workers).for_each(|worker| self.env.wake(worker));
+    }
+}
+
+/// The error of two splits of a table that have one name.
+pub(crate) fn same_name(table: &str, split: &str) -> Error {
+    Error::Data {
+        place: format!("table '{table}'"),
+        message: format!("two splits have the name '{split}'"),
+        help: "give each split a name of its own".into(),
     }
 }
 

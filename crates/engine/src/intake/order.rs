@@ -37,11 +37,10 @@ impl Intake {
         admitted: &[Admitted],
     ) -> bool {
         let source = self.splits[split].source;
-        let next = state.splits[split].ready.front();
         match &admitted[source] {
             Admitted::Nothing => false,
             // All others wait for a chunk that has been begun.
-            _ if next.is_some_and(|batch| state.cut.awaits(split, batch.sequence)) => true,
+            _ if state.cut.awaits(split, state.splits[split].next()) => true,
             Admitted::All => true,
             Admitted::Lowest => state.splits[split].low() <= self.low_of_group(state, source),
             Admitted::Awaited(splits) => splits.contains(&split),

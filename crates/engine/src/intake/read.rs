@@ -154,7 +154,9 @@ impl Intake {
         position: Position,
     ) -> Result<Option<(u64, i64)>> {
         let SplitIn { by_chunk, source, .. } = &self.splits[split];
-        let (low, done) = (state.sources[*source].low, state.chunks_done(split));
+        // A cut may be behind any chunk that has been taken.
+        let done = state.chunks_done(split).min(state.splits[split].taken);
+        let low = state.sources[*source].low;
         let s = &mut state.splits[split];
         let sequence = s.read;
         s.read += 1;

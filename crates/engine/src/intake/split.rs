@@ -192,6 +192,11 @@ impl SplitState {
         !self.ended && self.draining.holds(self.read)
     }
 
+    /// The chunk of which a batch is taken next, or the next to be stamped.
+    pub(super) fn next(&self) -> u64 {
+        self.ready.front().map_or(self.stamped, |batch| batch.sequence)
+    }
+
     /// Chunks read and batches stamped that have not been taken yet.
     pub(super) fn outstanding(&self) -> u64 {
         self.read - self.stamped + self.ready.len() as u64

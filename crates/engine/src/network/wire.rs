@@ -28,7 +28,8 @@ pub(crate) enum Kind {
     /// Small segments as a whole, section after section ([`packed_head`]), `count` words.
     Packed,
     /// The end of epoch `number` of process `id`, whose rows came before in `count` messages, and
-    /// the watermark that the process has reached. The body holds the last packed segments.
+    /// the watermark that the process has reached. All rows before cut `rows_of` have been shipped.
+    /// The body holds the last packed segments.
     Delta,
     /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps
     /// later, a further delta may come ([`GO_ON`]): the leader is not behind with firing. Merging
@@ -65,6 +66,19 @@ pub(crate) enum Kind {
     /// The process has stopped to read split `id`, which all read, after `count` chunks. If others
     /// have read more, it reads as many.
     ReadTo,
+    /// From the coordinator: cut `number` begins.
+    Cut,
+    /// How many chunks of each split are before cut `number`: as many as the process has taken, or,
+    /// from the coordinator, as many as any process. The body holds a word for each split.
+    CutAt,
+    /// The process stands at cut `number` and has saved its state. The body says what belongs to
+    /// the cut.
+    Saved,
+    /// From the coordinator: the job goes on behind cut `number`.
+    EndCut,
+    /// The process has nothing left to do but to take part in cuts; from the coordinator: no
+    /// process has, and no cut begins any more.
+    Over,
 }
 
 impl Kind {
@@ -72,7 +86,8 @@ impl Kind {
         use Kind::*;
         let all = [
             Arena, Rows, Passed, Packed, Delta, Credit, Stamp, Ended, Progress, WindowRows,
-            BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo,
+            BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo, Cut, CutAt,
+            Saved, EndCut, Over,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -104,7 +119,7 @@ pub(crate) struct Head {
     pub(crate) id: u32,
     pub(crate) count: u64,
     pub(crate) number: u64,
-    /// Of rows: the name of their slice or window.
+    /// Of rows: the name of their slice or window. Of a delta: the last cut.
     pub(crate) rows_of: u64,
     pub(crate) watermark: i64,
 }
@@ -228,6 +243,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 18);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 23);
     }
 }

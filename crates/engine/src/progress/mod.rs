@@ -42,6 +42,8 @@ pub(crate) struct StageState {
     pub(crate) owed: Vec<Owed>,
     /// Per helper: the epoch that must come next.
     pub(crate) expected: Vec<u64>,
+    /// Per process: the cut before which all its rows have been merged.
+    pub(crate) cuts: Vec<u64>,
     /// Windows that fire up to this have been fired, and their rows given to the next stage or to
     /// the gather stage.
     pub(crate) frontier: i64,
@@ -145,7 +147,8 @@ impl StageState {
     /// Of the worker that is `leader` among all of the job.
     pub(crate) fn new(stage: &Arc<Stage>, leader: usize, shared: &Shared) -> StageState {
         let workers = shared.settings.workers;
-        let helpers = workers + shared.net.as_ref().map_or(0, |net| net.place.processes);
+        let processes = shared.net.as_ref().map_or(0, |net| net.place.processes);
+        let helpers = workers + processes;
         let (leadership, room) = (leadership(shared, leader), room(stage, shared));
         StageState {
             stage: stage.clone(),
@@ -161,6 +164,7 @@ impl StageState {
             in_flight: vec![0; workers],
             owed: Vec::new(),
             expected: vec![0; helpers],
+            cuts: vec![0; processes],
             frontier: BEGINNING,
             rested: BEGINNING,
             usage: Usage::default(),

@@ -1,10 +1,11 @@
 //! Cuts: how the workers of a process stand still together, between the records before a cut and
-//! those behind it.
+//! those behind it; and, in the coordinator, how far the other processes are.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::checkpoint::CutPart;
 use crate::error::{Error, Result};
 
 /// The state of a cut that all workers see.
@@ -27,11 +28,22 @@ struct CutState {
     fired: Vec<Vec<Option<i64>>>,
     /// How many workers have saved their state.
     saved: usize,
+    /// A worker completes the cut.
+    completes: bool,
+    /// How many other processes tell this one how far they are, and the parts of those that have
+    /// saved their state.
+    others: usize,
+    parts: Vec<CutPart>,
+    /// By worker: nothing is left to do. Other processes that have nothing left to do. Whether that
+    /// has been told.
+    over: Vec<bool>,
+    others_over: usize,
+    told_over: bool,
 }
 
 impl Cuts {
-    /// For so many stages and workers.
-    pub(crate) fn new(stages: usize, workers: usize) -> Cuts {
+    /// For so many stages and workers; so many other processes tell this one how far they are.
+    pub(crate) fn new(stages: usize, workers: usize, others: usize) -> Cuts {
         let state = CutState {
             closed: false,
             workers,
@@ -39,6 +51,12 @@ impl Cuts {
             sealed: vec![vec![None; workers]; stages],
             fired: vec![vec![None; workers]; stages],
             saved: 0,
+            completes: false,
+            others,
+            parts: Vec::new(),
+            over: vec![false; workers],
+            others_over: 0,
+            told_over: false,
         };
         Cuts { begun: AtomicBool::new(false), state: Mutex::new(state) }
     }
@@ -48,8 +66,13 @@ impl Cuts {
     }
 
     /// Whether a cut is being taken.
-    pub(crate) fn has_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.begun.load(Acquire)
+    }
+
+    /// The number of the cut that is being taken.
+    pub(crate) fn current(&self) -> Option<u64> {
+        self.has_begun().then(|| self.lock().number)
     }
 
     /// Whether a worker has sealed a stage.
@@ -82,16 +105,30 @@ impl Cuts {
         self.lock().fired.iter().flatten().all(Option::is_some)
     }
 
-    /// The number of the cut.
-    pub(crate) fn number(&self) -> u64 {
-        self.lock().number
+    /// A worker has saved its state.
+    pub(crate) fn note_saved(&self) {
+        self.lock().saved += 1;
     }
 
-    /// A worker has saved its state. True for the last worker.
-    pub(crate) fn note_saved(&self) -> bool {
+    /// Another process has saved its state.
+    pub(super) fn note_part(&self, part: CutPart) {
+        self.lock().parts.push(part);
+    }
+
+    /// True for one worker, which completes the cut of this number: when all workers have saved
+    /// their state, and the other processes, and the outputs stand.
+    pub(crate) fn completes(&self, number: u64, stands: impl FnOnce() -> bool) -> bool {
         let mut state = self.lock();
-        state.saved += 1;
-        state.saved == state.workers
+        let is_now = self.has_begun() && state.number == number && !state.completes;
+        let saved = state.saved == state.workers && state.parts.len() == state.others;
+        let completes = is_now && saved && stands();
+        state.completes |= completes;
+        completes
+    }
+
+    /// The parts of the other processes.
+    pub(super) fn take_parts(&self) -> Vec<CutPart> {
+        std::mem::take(&mut self.lock().parts)
     }
 
     /// By stage: up to where all workers have fired. Leaders are at the same place, as all complete
@@ -124,6 +161,34 @@ impl Cuts {
         state.closed
     }
 
+    /// A worker of a job of several processes has nothing left to do. True once, when that is so for
+    /// all workers and for the processes that report here. In the coordinator, no cut begins after
+    /// that.
+    pub(super) fn note_over(&self, worker: usize) -> bool {
+        let mut state = self.lock();
+        state.over[worker] = true;
+        let all = state.over.iter().all(|over| *over) && state.others_over == state.others;
+        let tells = all && !state.told_over && !self.has_begun();
+        state.told_over |= tells;
+        state.closed |= tells && state.others > 0;
+        tells
+    }
+
+    /// Another process has nothing left to do.
+    pub(super) fn note_other_over(&self) {
+        self.lock().others_over += 1;
+    }
+
+    /// No process has anything left to do.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    /// Whether no cut begins any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// The job has ended: the cut that will not be completed, if there is one.
     pub(crate) fn finish(&self) -> Option<u64> {
         let mut state = self.lock();
@@ -135,7 +200,7 @@ impl Cuts {
         let mut state = self.lock();
         state.sealed.iter_mut().flatten().for_each(|sealed| *sealed = None);
         state.fired.iter_mut().flatten().for_each(|fired| *fired = None);
-        state.saved = 0;
+        (state.saved, state.completes) = (0, false);
         self.begun.store(false, Release);
     }
 }

@@ -1,49 +1,153 @@
-//! Begin and completion of a cut.
+//! Begin and completion of a cut, in one process or several.
+//!
+//! The coordinator tells all processes that a cut begins. Each of them takes what comes before the
+//! cut, seals, merges and fires it, and saves its state. Then nothing changes its state before the
+//! job goes on, as no process takes a record behind the cut. Rows for the coordinator's outputs
+//! come over the same channel as the notice that the process has saved its state, and before it.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::Shared;
-use crate::checkpoint::{CutTaken, OutputMark};
-use crate::error::Result;
+use crate::checkpoint::{Checkpoints, CutPart, CutTaken, OutputMark, add_marks, add_prepared};
+use crate::error::{Error, Result};
 use crate::gather::Gather;
+use crate::network::{Head, Kind, Net};
+
+/// The error of a message that comes at the wrong time.
+fn out_of_turn(kind: Kind) -> Error {
+    Error::Internal(format!("a message of kind {kind:?} out of turn"))
+}
 
 impl Shared {
-    /// Begins a cut with a number above those before; not while another one is being taken, nor
-    /// when all input has been read. Whether it has begun.
-    pub(crate) fn begin_cut(&self, number: u64) -> bool {
-        let begins =
-            self.checkpoints.is_some() && self.intake.has_more() && self.cuts.begin(number);
-        if begins {
-            self.intake.begin_cut();
-        }
-        begins
+    /// The other processes, which take part in cuts.
+    fn partners(&self) -> Option<&Net> {
+        let net = self.net.as_deref().filter(|net| net.place.processes > 1);
+        net.filter(|_| self.checkpoints.is_some())
     }
 
-    /// All workers have saved their state: outputs end their interval, the cut is handed over, and
-    /// the job goes on.
-    pub(crate) fn complete_cut(&self) -> Result<()> {
+    /// Begins a cut with a number above those before; not while another one is being taken, nor
+    /// when all input has been read, nor in another process than the coordinator. Whether it has
+    /// begun.
+    pub(crate) fn begin_cut(&self, number: u64) -> Result<bool> {
+        let partners = self.partners();
+        let may = match partners {
+            Some(net) => net.is_coordinator(),
+            None => self.checkpoints.is_some() && self.intake.has_more(),
+        };
+        if !may || !self.cuts.begin(number) {
+            return Ok(false);
+        }
+        self.intake.begin_cut(partners.map_or(0, |net| net.place.processes - 1));
+        if let Some(net) = partners {
+            net.broadcast(Head { number, ..Head::new(Kind::Cut) })?;
+        }
+        Ok(true)
+    }
+
+    /// Takes in a message about a cut.
+    pub(super) fn take_cut_message(&self, process: usize, head: &Head, body: &[u8]) -> Result<()> {
+        let (kind, number) = (head.kind, head.number);
+        let net = self.partners().ok_or_else(|| out_of_turn(kind))?;
+        let is_now = self.cuts.current() == Some(number);
+        match (kind, net.is_coordinator()) {
+            (Kind::Cut, false) if process == 0 && self.cuts.begin(number) => {
+                let body = self.intake.begin_cut(1);
+                net.post(0, Head { number, ..Head::new(Kind::CutAt) }, body)?;
+            }
+            (Kind::CutAt, coordinates) if is_now && (coordinates || process == 0) => {
+                let all = self.intake.note_cut_at(body)?.filter(|_| coordinates);
+                for to in (1..net.place.processes).filter(|_| all.is_some()) {
+                    net.post(to, *head, all.clone().unwrap_or_default())?;
+                }
+            }
+            (Kind::Saved, true) if is_now => {
+                let part = serde_json::from_slice(body);
+                let part = part.map_err(|e| Error::Internal(format!("a part of a cut: {e}")))?;
+                self.cuts.note_part(part);
+                self.wake_all();
+            }
+            (Kind::EndCut, false) if process == 0 && is_now => self.end_cut(),
+            (Kind::Over, true) => {
+                self.cuts.note_other_over();
+                self.wake_all();
+            }
+            (Kind::Over, false) if process == 0 => {
+                self.cuts.close();
+                self.wake_all();
+            }
+            _ => return Err(out_of_turn(kind)),
+        }
+        Ok(())
+    }
+
+    /// A worker has nothing left to do. Whether it may end: not while cuts may still come.
+    pub(crate) fn may_end(&self, worker: usize) -> Result<bool> {
+        let Some(net) = self.partners() else { return Ok(self.cuts.may_end()) };
+        if self.cuts.note_over(worker) {
+            match net.is_coordinator() {
+                true => net.broadcast(Head::new(Kind::Over))?,
+                false => net.post(0, Head::new(Kind::Over), Vec::new())?,
+            }
+            self.wake_all();
+        }
+        Ok(self.cuts.is_closed())
+    }
+
+    /// All workers have saved their state, and the other processes: outputs end their interval, and
+    /// the cut is handed over. Then the job goes on, when the coordinator says so.
+    pub(crate) fn complete_cut(&self, number: u64) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        let partners = self.partners();
+        if let Some(net) = partners.filter(|net| !net.is_coordinator()) {
+            let part = self.part_of_cut(number, &**checkpoints)?;
+            return net.post(0, Head { number, ..Head::new(Kind::Saved) }, part);
+        }
+        let parts = self.cuts.take_parts();
         let completed = match self.gathers.iter().any(Gather::fails_later) {
             true => {
-                checkpoints.given_up(self.cuts.number());
+                let prepared = parts.into_iter().map(|part| part.prepared);
+                checkpoints.given_up(number, prepared.collect());
                 Ok(())
             }
-            false => checkpoints.complete(self.cut_taken()?),
+            false => checkpoints.complete(self.cut_taken(number, parts)?),
         };
+        // A job that stops at the cut computes no row behind it.
+        let goes_on = completed.is_ok() && !self.stopping.load(Relaxed);
+        if let Some(net) = partners.filter(|_| goes_on) {
+            net.broadcast(Head { number, ..Head::new(Kind::EndCut) })?;
+        }
+        self.end_cut();
+        completed
+    }
+
+    /// The job goes on behind a cut.
+    fn end_cut(&self) {
         self.gathers.iter().for_each(Gather::go_on);
         self.intake.end_cut();
         self.cuts.end();
         // A split may have ended meanwhile, and a worker may have waited with its end.
         self.queue_batches();
         self.wake_all();
-        completed
     }
 
-    fn cut_taken(&self) -> Result<CutTaken> {
-        let number = self.cuts.number();
+    /// What the coordinator has to know of a cut in another process.
+    fn part_of_cut(&self, number: u64, checkpoints: &dyn Checkpoints) -> Result<Vec<u8>> {
+        let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
+        let part = CutPart {
+            marks: self.intake.marks()?,
+            frontiers: self.cuts.frontiers()?,
+            prepared: prepared.collect::<Result<_>>()?,
+            state: checkpoints.part(number)?,
+        };
+        serde_json::to_vec(&part).map_err(|e| Error::Internal(format!("a part of a cut: {e}")))
+    }
+
+    fn cut_taken(&self, number: u64, parts: Vec<CutPart>) -> Result<CutTaken> {
         let names = self.intake.split_names();
         let outputs = self.gathers.iter().map(|gather| gather.mark(&names));
         let outputs: Vec<OutputMark> = outputs.collect::<Result<_>>()?;
         let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
-        Ok(CutTaken {
+        let mut cut = CutTaken {
             number,
             started_us: self.started_us,
             marks: self.intake.marks()?,
@@ -51,6 +155,20 @@ impl Shared {
             layouts: self.layouts.clone(),
             outputs,
             prepared: prepared.collect::<Result<_>>()?,
-        })
+            others: Vec::new(),
+        };
+        let mut prepared = Vec::new();
+        for part in parts {
+            if part.frontiers != cut.frontiers {
+                let (own, theirs) = (&cut.frontiers, part.frontiers);
+                let message = format!("processes at a cut have fired up to {own:?} and {theirs:?}");
+                return Err(Error::Internal(message));
+            }
+            add_marks(&mut cut.marks, part.marks)?;
+            cut.others.push(part.state);
+            prepared.push(part.prepared);
+        }
+        add_prepared(&mut cut.prepared, prepared);
+        Ok(cut)
     }
 }

@@ -227,7 +227,11 @@ impl Worker {
         }
         for (source, held) in self.held.iter_mut().enumerate().filter(|(_, held)| held.is_none()) {
             let of_source = |split: &&usize| shared.intake.source_of(**split) == source;
-            let splits: Vec<usize> = awaited.iter().filter(of_source).copied().collect();
+            let mut splits: Vec<usize> = awaited.iter().filter(of_source).copied().collect();
+            if full[source] && splits.is_empty() {
+                // The rows that are missing may come behind a cut, which waits for these.
+                splits = shared.intake.awaited_by_cut(source);
+            }
             if congested[source] || full[source] && splits.is_empty() {
                 // Where there is no such split, all have to wait.
                 *held = Some(Obstacle::Output);

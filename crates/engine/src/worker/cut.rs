@@ -29,8 +29,16 @@ impl Worker {
     /// merge, to write or to fire; `None` if the worker is to go on as usual.
     pub(super) fn step_to_cut(&mut self, stages: &mut [StageState]) -> Result<Option<Step>> {
         let shared = self.context.shared.clone();
-        if !shared.cuts.has_begun() || !shared.intake.has_reached_cut() {
+        let Some(cut) = shared.cuts.current().filter(|_| shared.intake.has_reached_cut()) else {
             return Ok(None);
+        };
+        if self.saved == Some(cut) {
+            // Rows of other processes come before the notice that these have saved their state.
+            if shared.cuts.completes(cut, || shared.gathers.iter().all(Gather::stand)) {
+                shared.complete_cut(cut)?;
+                return Ok(Some(Step::Busy));
+            }
+            return Ok(Some(self.pause(stages, None)));
         }
         let id = self.context.id;
         for number in 0..stages.len() {
@@ -38,22 +46,19 @@ impl Worker {
                 continue;
             }
             if !shared.cuts.has_sealed(number, id) {
-                if self.seal_for_cut(&shared, stages, number)? {
+                if self.seal_for_cut(&shared, stages, number, cut)? {
                     return Ok(Some(Step::Busy));
                 }
-            } else if self.has_fired_before_cut(&shared, &stages[number]) {
+            } else if self.has_fired_before_cut(&shared, &stages[number], cut) {
                 shared.cuts.note_fired(number, id, stages[number].frontier);
                 shared.wake_others(id);
                 return Ok(Some(Step::Busy));
             }
         }
-        if !shared.cuts.all_fired()
-            || self.saved == Some(shared.cuts.number())
-            || !shared.gathers.iter().all(Gather::stand)
-        {
+        if !shared.cuts.all_fired() {
             return Ok(Some(self.pause(stages, None)));
         }
-        self.save(&shared, stages)?;
+        self.save(&shared, stages, cut)?;
         Ok(Some(Step::Busy))
     }
 
@@ -63,6 +68,7 @@ impl Worker {
         shared: &Shared,
         stages: &mut [StageState],
         number: usize,
+        cut: u64,
     ) -> Result<bool> {
         let id = self.context.id;
         let is_complete = |root: &Root| match root {
@@ -75,28 +81,30 @@ impl Worker {
         }
         self.context.note_lows(stages)?;
         let state = &mut stages[number];
-        self.delivery.end_epoch(&mut self.context, state, Seal::Everything)?;
+        self.delivery.end_epoch(&mut self.context, state, Seal::BeforeCut(cut))?;
         shared.cuts.note_sealed(number, id, state.epoch);
         shared.wake_others(id);
         Ok(true)
     }
 
-    /// Whether a stage that this worker has sealed has all rows of the other workers, and has fired
-    /// all windows that are complete.
-    fn has_fired_before_cut(&self, shared: &Shared, state: &StageState) -> bool {
+    /// Whether a stage that this worker has sealed has all rows of the other workers, and of the
+    /// other processes, and has fired all windows that are complete.
+    fn has_fired_before_cut(&self, shared: &Shared, state: &StageState, cut: u64) -> bool {
         let number = state.stage.number;
         let Some(epochs) = shared.cuts.all_sealed(number) else { return false };
         let others = epochs.iter().enumerate().filter(|(worker, _)| *worker != self.context.id);
         let mut merged = others.map(|(worker, epochs)| state.expected[worker] == *epochs);
+        let own = shared.net.as_ref().map(|net| net.place.process);
+        let mut processes = state.cuts.iter().enumerate().filter(|(other, _)| Some(*other) != own);
         merged.all(|is| is)
+            && processes.all(|(_, merged)| *merged == cut)
             && state.frontier == state.clock.min()
             && state.operator.firing().is_none()
             && self.waiting[number].is_none()
     }
 
-    /// Saves the worker's state. The last worker completes the cut.
-    fn save(&mut self, shared: &Shared, stages: &mut [StageState]) -> Result<()> {
-        let number = shared.cuts.number();
+    /// Saves the worker's state.
+    fn save(&mut self, shared: &Shared, stages: &mut [StageState], number: u64) -> Result<()> {
         if let Some(checkpoints) = &shared.checkpoints {
             for state in stages.iter_mut() {
                 let stage = state.stage.number;
@@ -104,13 +112,8 @@ impl Worker {
             }
         }
         self.saved = Some(number);
-        match shared.cuts.note_saved() {
-            true => shared.complete_cut(),
-            // While this worker wrote, others could not save.
-            false => {
-                shared.wake_others(self.context.id);
-                Ok(())
-            }
-        }
+        shared.cuts.note_saved();
+        shared.wake_others(self.context.id);
+        Ok(())
     }
 }

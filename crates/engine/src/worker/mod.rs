@@ -181,17 +181,11 @@ impl Worker {
         if self.fire_some(stages, tight)? {
             return Ok(Step::Busy);
         }
-        if let Some(step) = self.step_to_cut(stages)? {
-            return Ok(step);
-        }
-        let fires = self.blocked.iter().any(Option::is_some);
-        if !fires
-            && self.delivery.is_over(&self.context, stages)
-            && self.context.shared.cuts.may_end()
-        {
-            return Ok(self.end(stages));
-        }
-        let step = self.take_input(stages, tight)?;
+        let step = match self.step_to_cut(stages)? {
+            Some(step) => step,
+            None if self.may_end(stages)? => return Ok(self.end(stages)),
+            None => self.take_input(stages, tight)?,
+        };
         if !matches!(step, Step::Wait { .. }) {
             return Ok(step);
         }
@@ -199,6 +193,15 @@ impl Worker {
         let some = self.delivery.receive_put_off(&mut self.context, stages)?
             || self.serve_all_peers(stages)?;
         Ok(if some { Step::Busy } else { step })
+    }
+
+    /// Whether nothing is left to be done, and no cut can come.
+    fn may_end(&self, stages: &[StageState]) -> Result<bool> {
+        let fires = self.blocked.iter().any(Option::is_some);
+        let shared = &self.context.shared;
+        Ok(!fires
+            && self.delivery.is_over(&self.context, stages)
+            && shared.may_end(self.context.id)?)
     }
 
     /// Nothing is left to be done, but for the last credit that is on its way.

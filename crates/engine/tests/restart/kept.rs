@@ -1,29 +1,45 @@
 //! What a job leaves behind, for the job that goes on from there.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use millstream_contract::Result;
-use millstream_contract::sink::{Prepared, RowOrder, Sink, Writers};
+use millstream_contract::sink::{ONLY_INTERVAL, Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_engine::{Checkpoints, CutTaken, OutputMark, Resume};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SavedBatch};
 
 use crate::support::lines;
 
+/// The last interval of a job.
+const LAST: u64 = u64::MAX;
+
+/// The name of prepared rows.
+fn name(output: usize, process: usize, interval: u64) -> String {
+    format!("output {output}, process {process}, interval {interval}")
+}
+
+/// The state of stages.
+type State = Vec<(usize, SavedBatch)>;
+
 /// State and places of the last cut, and rows that are visible.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// By stage.
-    saving: Mutex<Vec<(usize, SavedBatch)>>,
-    state: Mutex<Vec<(usize, SavedBatch)>>,
+    /// By process; the state of stages.
+    saving: Mutex<BTreeMap<usize, State>>,
+    state: Mutex<State>,
     pub(crate) resume: Mutex<Resume>,
     /// By output.
     visible: Mutex<Vec<Vec<String>>>,
-    /// By output: rows since the last cut.
-    pending: Mutex<Vec<Vec<String>>>,
+    /// By output and process: rows since the last cut.
+    pending: Mutex<BTreeMap<(usize, usize), Vec<String>>>,
+    /// Rows that have been prepared, by a name.
+    sealed: Mutex<BTreeMap<String, Vec<String>>>,
+    /// By output: what was prepared for cuts that were given up.
+    carried: Mutex<Vec<(usize, Prepared)>>,
     /// The last cut that was asked for and begun.
     pub(crate) begun: AtomicU64,
     pub(crate) completed: AtomicU64,
@@ -34,14 +50,29 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn new(outputs: usize) -> Kept {
-        let none = || Mutex::new(vec![Vec::new(); outputs]);
-        Kept { visible: none(), pending: none(), ..Kept::default() }
+        Kept { visible: Mutex::new(vec![Vec::new(); outputs]), ..Kept::default() }
     }
 
     /// The next job begins: what the last one has not made visible is gone.
     pub(crate) fn begin(&self) {
         self.saving.lock().unwrap().clear();
-        self.pending.lock().unwrap().iter_mut().for_each(Vec::clear);
+        self.pending.lock().unwrap().clear();
+        self.sealed.lock().unwrap().clear();
+        self.carried.lock().unwrap().clear();
+    }
+
+    /// Makes prepared rows of outputs visible. There must not be any others.
+    fn publish(&self, prepared: Vec<(usize, Prepared)>) {
+        let mut visible = self.visible.lock().unwrap();
+        let mut all = self.sealed.lock().unwrap();
+        let carried = std::mem::take(&mut *self.carried.lock().unwrap());
+        for (output, prepared) in carried.into_iter().chain(prepared) {
+            for Sealed { from, to } in prepared.sealed {
+                assert!(to.starts_with(&format!("output {output},")), "{to}");
+                visible[output].append(&mut all.remove(&from).expect("prepared rows"));
+            }
+        }
+        assert!(all.is_empty(), "nobody has told of {all:?}");
     }
 
     /// Cuts that have been completed or given up.
@@ -51,14 +82,31 @@ impl Kept {
 
     /// All rows, when the job has ended well.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
-        self.publish();
+        let pending: Vec<_> = self.pending.lock().unwrap().keys().copied().collect();
+        let last =
+            pending.into_iter().map(|(output, process)| (output, self.seal(output, process, LAST)));
+        // Those of a job of one process have been prepared at its end.
+        let outputs = self.visible.lock().unwrap().len();
+        let of_one = (0..outputs).filter_map(|output| {
+            let name = name(output, 0, ONLY_INTERVAL);
+            let sealed = vec![Sealed { from: name.clone(), to: name.clone() }];
+            let is_there = self.sealed.lock().unwrap().contains_key(&name);
+            is_there.then_some((output, Prepared { interval: ONLY_INTERVAL, sealed }))
+        });
+        let all = of_one.chain(last).collect();
+        self.publish(all);
         self.visible.lock().unwrap().clone()
     }
 
-    fn publish(&self) {
-        let (mut visible, mut pending) =
-            (self.visible.lock().unwrap(), self.pending.lock().unwrap());
-        visible.iter_mut().zip(pending.iter_mut()).for_each(|(all, rows)| all.append(rows));
+    /// Prepares the rows of an output in a process.
+    fn seal(&self, output: usize, process: usize, interval: u64) -> Prepared {
+        let name = name(output, process, interval);
+        let rows = self.pending.lock().unwrap().remove(&(output, process));
+        let sealed = rows.map(|rows| {
+            self.sealed.lock().unwrap().insert(name.clone(), rows);
+            Sealed { from: name.clone(), to: name }
+        });
+        Prepared { interval, sealed: sealed.into_iter().collect() }
     }
 
     fn note_waiting(&self, OutputMark { waiting, .. }: &OutputMark) {
@@ -80,55 +128,89 @@ fn divided_anew(waiting: Vec<RecordBatch>) -> Vec<RecordBatch> {
     starts.map(|at| all.slice(at, 100.min(all.num_rows() - at))).collect()
 }
 
-impl Checkpoints for Kept {
+/// What of all that belongs to a process of the job.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) process: usize,
+}
+
+impl Part {
+    /// As the first process hears of the state.
+    fn named(&self, cut: u64) -> String {
+        format!("process {} at cut {cut}", self.process)
+    }
+}
+
+impl Checkpoints for Part {
     fn restore(&self, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
-        let state = self.state.lock().unwrap();
+        let state = self.kept.state.lock().unwrap();
         let mut of_stage = state.iter().filter(|(of, _)| *of == stage);
         of_stage.try_for_each(|(_, batch)| operator.restore(batch.part, &batch.rows))
     }
 
     fn save(&self, cut: u64, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
-        assert_eq!(cut, self.begun.load(Relaxed));
+        assert_eq!(cut, self.kept.begun.load(Relaxed));
         let mut at = SavePoint::new(100, 10_000);
         while let Some(batch) = operator.save(&mut at)? {
-            self.saving.lock().unwrap().push((stage, batch));
+            let mut saving = self.kept.saving.lock().unwrap();
+            saving.entry(self.process).or_default().push((stage, batch));
         }
         Ok(())
     }
 
+    fn part(&self, cut: u64) -> Result<String> {
+        assert_ne!(self.process, 0);
+        Ok(self.named(cut))
+    }
+
     fn complete(&self, cut: CutTaken) -> Result<()> {
-        assert_eq!(cut.number, self.begun.load(Relaxed));
-        let started_us = self.resume.lock().unwrap().started_us;
+        let kept = &*self.kept;
+        assert_eq!((cut.number, self.process), (kept.begun.load(Relaxed), 0));
+        let started_us = kept.resume.lock().unwrap().started_us;
         assert_eq!(cut.started_us, started_us.unwrap_or(cut.started_us));
-        self.completed.fetch_add(1, Relaxed);
-        cut.outputs.iter().for_each(|mark| self.note_waiting(mark));
+        kept.completed.fetch_add(1, Relaxed);
+        cut.outputs.iter().for_each(|mark| kept.note_waiting(mark));
+        let mut state = State::new();
+        for (process, mut of_process) in std::mem::take(&mut *kept.saving.lock().unwrap()) {
+            let named = Part { kept: self.kept.clone(), process }.named(cut.number);
+            assert!(process == 0 || cut.others.contains(&named), "{:?}: {named}", cut.others);
+            state.append(&mut of_process);
+        }
+        kept.publish(cut.prepared.into_iter().enumerate().collect());
         let marks = cut.outputs.into_iter();
         let outputs = marks.map(|mark| OutputMark { waiting: divided_anew(mark.waiting), ..mark });
-        *self.state.lock().unwrap() = std::mem::take(&mut self.saving.lock().unwrap());
-        *self.resume.lock().unwrap() = Resume {
+        *kept.state.lock().unwrap() = state;
+        *kept.resume.lock().unwrap() = Resume {
             started_us: Some(cut.started_us),
             marks: cut.marks,
             frontiers: cut.frontiers,
             layouts: cut.layouts,
             outputs: outputs.collect(),
         };
-        self.publish();
         Ok(())
     }
 
-    fn given_up(&self, cut: u64) {
-        assert_eq!(cut, self.begun.load(Relaxed));
-        self.given_up.fetch_add(1, Relaxed);
-        self.saving.lock().unwrap().clear();
+    fn given_up(&self, cut: u64, prepared: Vec<Vec<Prepared>>) {
+        let prepared = prepared.into_iter().flat_map(|of| of.into_iter().enumerate());
+        self.kept.carried.lock().unwrap().extend(prepared);
+        assert_eq!(cut, self.kept.begun.load(Relaxed));
+        if self.process == 0 {
+            self.kept.given_up.fetch_add(1, Relaxed);
+            self.kept.saving.lock().unwrap().clear();
+        }
     }
 }
 
-/// The sink of an output.
+/// The sink of an output in a process.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) kept: Arc<Kept>,
     pub(crate) output: usize,
+    pub(crate) process: usize,
     pub(crate) order: RowOrder,
+    /// Each process writes its own rows.
+    pub(crate) is_local: bool,
 }
 
 impl Sink for Rows {
@@ -138,12 +220,16 @@ impl Sink for Rows {
     fn order(&self) -> RowOrder {
         self.order
     }
+    fn is_local(&self) -> bool {
+        self.is_local
+    }
     fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
-        self.kept.pending.lock().unwrap()[self.output].extend(lines(rows));
+        let mut pending = self.kept.pending.lock().unwrap();
+        pending.entry((self.output, self.process)).or_default().extend(lines(rows));
         Ok(())
     }
     fn prepare(&self, interval: u64) -> Result<Prepared> {
-        Ok(Prepared { interval, sealed: Vec::new() })
+        Ok(self.kept.seal(self.output, self.process, interval))
     }
     fn finish(&self) -> Result<()> {
         Ok(())

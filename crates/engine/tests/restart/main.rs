@@ -3,6 +3,7 @@
 //! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
 
 mod kept;
+mod processes;
 mod queries;
 mod reading;
 #[path = "../support/mod.rs"]
@@ -14,12 +15,12 @@ use std::thread;
 
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::record_batch::RecordBatch;
-use kept::{Kept, Rows};
+use kept::{Kept, Part, Rows};
 use millstream_contract::plan::{Plan, Session, Window};
 use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::table::SourceMarks;
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{Job, OutputMark, Resume, Stats, waiting_schema};
+use millstream_engine::{Checkpoints, Job, OutputMark, Resume, Stats, waiting_schema};
 use queries::Query;
 use reading::{Control, read};
 use support::*;
@@ -67,10 +68,26 @@ fn uninterrupted(plan: &Plan, settings: &Settings) -> Result<Vec<Vec<String>>> {
 }
 
 fn sinks(kept: &Arc<Kept>, orders: &[RowOrder]) -> Vec<Arc<dyn Sink>> {
+    sinks_of(kept, 0, orders, false)
+}
+
+/// The sinks of a process. Where rows come in any order, each process may write its own.
+fn sinks_of(
+    kept: &Arc<Kept>,
+    process: usize,
+    orders: &[RowOrder],
+    local: bool,
+) -> Vec<Arc<dyn Sink>> {
     let sink = |(output, order): (usize, &RowOrder)| -> Arc<dyn Sink> {
-        Arc::new(Rows { kept: kept.clone(), output, order: *order })
+        let is_local = local && *order == RowOrder::Any;
+        Arc::new(Rows { kept: kept.clone(), output, process, order: *order, is_local })
     };
     orders.iter().enumerate().map(sink).collect()
+}
+
+/// The store of a job's cuts as a process has it.
+fn checkpoints(kept: &Arc<Kept>, process: usize) -> Arc<dyn Checkpoints> {
+    Arc::new(Part { kept: kept.clone(), process })
 }
 
 /// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
@@ -89,7 +106,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     let result = loop {
         let next = random.below(1 << 30);
         let control = Arc::new(Control {
-            stopper: Mutex::default(),
+            stoppers: Mutex::default(),
             kept: kept.clone(),
             random: Mutex::new(Random::new(next)),
             looks_of_cut: random.pick(&[1, 3, 20, 100]),
@@ -106,14 +123,14 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         sums.note_resumed(&from, &plan, goes);
         kept.begin();
         let sinks = sinks(&kept, &orders);
-        let job = Job::resume(&plan, &settings, sinks, &from, Some(kept.clone()));
+        let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(&kept, 0)));
         let job = job.unwrap_or_else(|e| panic!("{what}: {e}"));
         let stopper = job.stopper();
-        *control.stopper.lock().unwrap() = Some(stopper.clone());
+        *control.stoppers.lock().unwrap() = vec![stopper.clone()];
         let (stats, result) = job.run();
         sum.add_process(&stats);
         // The job holds the control.
-        *control.stopper.lock().unwrap() = None;
+        control.stoppers.lock().unwrap().clear();
         assert!(!stopper.cut(u64::MAX), "{what}: a cut of a job that has ended");
         let begun = kept.begun.load(Relaxed);
         assert_eq!(kept.ended(), begun, "{what}: cuts that nobody hears of");
@@ -123,23 +140,34 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         }
     };
     sums.add(&kept);
+    compare(&kept, (expected, result), &orders, sums, &what);
+    sum
+}
+
+/// Compares the rows of a job that was stopped, and its end, with those of one that was not.
+fn compare(
+    kept: &Kept,
+    (expected, result): (Result<Vec<Vec<String>>>, Result<()>),
+    orders: &[RowOrder],
+    sums: &Sums,
+    what: &str,
+) {
     let expected = match (expected, result) {
         (Ok(expected), Ok(())) => expected,
         (Err(expected), Err(error)) => {
             assert_eq!(error.to_string(), expected.to_string(), "{what}");
             sums.failed.fetch_add(1, Relaxed);
-            return sum;
+            return;
         }
         (expected, result) => panic!("{what}: {result:?} for {:?}", expected.err()),
     };
     for ((mut rows, mut expected), order) in kept.rows().into_iter().zip(expected).zip(orders) {
-        if order == RowOrder::Any {
+        if *order == RowOrder::Any {
             rows.sort();
             expected.sort();
         }
-        same_rows(&rows, &expected, &what);
+        same_rows(&rows, &expected, what);
     }
-    sum
 }
 
 #[test]
@@ -194,7 +222,8 @@ fn threads_end_well_while_cuts_are_asked_for() {
         let control = Control::none(&kept);
         let plan = read(plan, &control, &Resume::default(), (false, false));
         let sinks = sinks(&kept, &[RowOrder::Deterministic]);
-        let job = Job::resume(&plan, &settings, sinks, &Resume::default(), Some(kept.clone()));
+        let job =
+            Job::resume(&plan, &settings, sinks, &Resume::default(), Some(checkpoints(&kept, 0)));
         let job = job.unwrap();
         let stopper = job.stopper();
         let drains = round % 5 == 4;

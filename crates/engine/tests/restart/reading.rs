@@ -9,7 +9,7 @@ use std::task::Waker;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
 use millstream_contract::plan::Plan;
-use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
+use millstream_contract::table::{OpenOptions, Position, Sharing, Split, SplitPoll, Table};
 use millstream_engine::{Resume, Stopper};
 
 use crate::kept::Kept;
@@ -18,7 +18,8 @@ use crate::support::Random;
 /// What happens to a job while its tables are read.
 #[derive(Debug)]
 pub(crate) struct Control {
-    pub(crate) stopper: Mutex<Option<Stopper>>,
+    /// Of the processes of the job.
+    pub(crate) stoppers: Mutex<Vec<Stopper>>,
     pub(crate) kept: Arc<Kept>,
     pub(crate) random: Mutex<Random>,
     /// One look at a split in so many takes a cut, and stops the job; 0: none does.
@@ -29,8 +30,14 @@ pub(crate) struct Control {
 impl Control {
     /// Of a job to which nothing happens.
     pub(crate) fn none(kept: &Arc<Kept>) -> Arc<Control> {
-        let (stopper, random) = (Mutex::default(), Mutex::new(Random::new(1)));
-        Arc::new(Control { stopper, kept: kept.clone(), random, looks_of_cut: 0, looks_of_stop: 0 })
+        let (stoppers, random) = (Mutex::default(), Mutex::new(Random::new(1)));
+        Arc::new(Control {
+            stoppers,
+            kept: kept.clone(),
+            random,
+            looks_of_cut: 0,
+            looks_of_stop: 0,
+        })
     }
 
     /// Takes a cut, if none is being taken.
@@ -47,13 +54,13 @@ impl Control {
     }
 
     fn look(&self) {
-        let (mut random, stopper) = (self.random.lock().unwrap(), self.stopper.lock().unwrap());
-        let Some(stopper) = stopper.as_ref() else { return };
+        let (mut random, stoppers) = (self.random.lock().unwrap(), self.stoppers.lock().unwrap());
+        let Some(first) = stoppers.first() else { return };
         if self.looks_of_cut > 0 && random.below(self.looks_of_cut) == 0 {
-            self.cut(stopper);
+            self.cut(first);
         }
         if self.looks_of_stop > 0 && random.below(self.looks_of_stop) == 0 {
-            stopper.stop();
+            stoppers[random.below(stoppers.len() as u64) as usize].stop();
         }
     }
 }
@@ -113,6 +120,9 @@ impl Split for ReadingSplit {
     }
     fn name(&self) -> &str {
         &self.name
+    }
+    fn sharing(&self) -> Sharing {
+        self.split.sharing()
     }
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         self.control.look();

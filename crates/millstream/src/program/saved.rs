@@ -1,4 +1,4 @@
-//! Jobs with checkpoints, in one process.
+//! Jobs with checkpoints.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use millstream_contract::sink::{Sink, mark_all};
 use millstream_contract::{self as contract, Settings};
 use millstream_engine::{Job, Resume, Stats, Stopper};
 use millstream_sql::sql_type_name;
+use serde::{Deserialize, Serialize};
 
+use super::cluster::Interrupt;
 use super::planned::Planned;
 use crate::failure::Failure;
 use crate::session::Session;
@@ -18,7 +20,7 @@ use crate::session::Session;
 pub use millstream_checkpoint::{CheckpointDirectory, Manifest, Start, Verdict};
 
 /// Where a job with checkpoints begins, as the user says for one run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Beginning {
     /// Where the job begins.
     pub start: Start,
@@ -46,19 +48,35 @@ pub enum Readied {
 }
 
 /// Stops a job. A job with checkpoints takes a last checkpoint before.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Stopping {
     stopper: Stopper,
     saver: Option<Arc<Saver>>,
+    /// Stops all processes of the job, if there are several.
+    interrupt: Option<Interrupt>,
 }
 
 impl Stopping {
     /// Lets the job end with [`millstream_contract::Error::Interrupted`].
     pub fn stop(&self) {
+        let (stopper, interrupt) = (self.stopper.clone(), self.interrupt.clone());
+        let stop = move || match &interrupt {
+            Some(interrupt) => interrupt.stop(),
+            None => stopper.stop(),
+        };
         match &self.saver {
-            Some(saver) if saver.cut_and_stop(&self.stopper) => {}
-            _ => self.stopper.stop(),
+            Some(saver) if saver.cut_and_stop(&self.stopper, stop.clone()) => {}
+            _ => stop(),
         }
+    }
+
+    /// The same of a job of several processes, in process 0.
+    pub(crate) fn of_all(
+        stopper: Stopper,
+        saver: Option<Arc<Saver>>,
+        interrupt: &Interrupt,
+    ) -> Stopping {
+        Stopping { stopper, saver, interrupt: Some(interrupt.clone()) }
     }
 
     /// Whether the job has checkpoints.
@@ -75,7 +93,7 @@ impl Stopping {
     /// checkpoints, whose sinks the caller publishes.
     pub fn end(&self) -> contract::Result<bool> {
         match &self.saver {
-            Some(saver) => saver.end(self.stopper.marks()?).map(|()| true),
+            Some(saver) => saver.end(self.stopper.marks()?, Vec::new()).map(|()| true),
             None => Ok(false),
         }
     }
@@ -105,9 +123,7 @@ impl Ready {
 /// Fixes what `NOW()` means in the next query of a session: in a job that goes on from a
 /// checkpoint, the time at which it was started first.
 pub fn fix_start(session: &mut Session, beginning: &Beginning) {
-    if let Some(path) = &session.settings().checkpoint.path
-        && let Some(us) = started_us(&session.planner.path(path), beginning.start)
-    {
+    if let Some(us) = first_start_us(session, beginning) {
         session.planner.set_start_time_us(us);
         session.planner.set_resumes(true);
     }
@@ -140,6 +156,34 @@ pub(super) fn promised<'t>(
     text
 }
 
+/// When the job was started first that goes on from a checkpoint, microseconds since the epoch.
+pub(crate) fn first_start_us(session: &Session, beginning: &Beginning) -> Option<i64> {
+    let path = session.settings().checkpoint.path.as_ref()?;
+    started_us(&session.planner.path(path), beginning.start)
+}
+
+/// How the checkpoints of a planned query are kept; `None` if it has none.
+///
+/// # Errors
+/// A query that cannot have checkpoints.
+pub(crate) fn options_of(
+    session: &Session,
+    planned: &Planned,
+    beginning: &Beginning,
+    queries: usize,
+) -> Result<Option<Options>, Failure> {
+    let settings = planned.settings(session.settings());
+    let Some(path) = &settings.checkpoint.path else {
+        return check_beginning(beginning).map(|()| None);
+    };
+    check_saved(planned, &settings, queries)
+        .map_err(|error| session.planner.refuse_setting(error))?;
+    for source in &planned.plan.sources {
+        source.table.check_resumable()?;
+    }
+    Ok(Some(options(&session.planner.path(path), &settings, beginning)))
+}
+
 /// Makes a job of a planned query: one that goes on from its last checkpoint, if the settings name
 /// a place for checkpoints. `queries` is the number of queries of the script; `notice` is told of
 /// checkpoints that cannot be written.
@@ -155,20 +199,10 @@ pub fn ready(
     notice: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<Readied, Failure> {
     let settings = planned.settings(session.settings());
-    let checkpoint = &settings.checkpoint;
-    let every = Duration::from_micros(checkpoint.every_us.unsigned_abs());
-    let (resume, saver, remarks) = match &checkpoint.path {
-        None => {
-            check_beginning(beginning)?;
-            (Resume::default(), None, Vec::new())
-        }
-        Some(path) => {
-            check_saved(planned, &settings, queries)
-                .map_err(|error| session.planner.refuse_setting(error))?;
-            for source in &planned.plan.sources {
-                source.table.check_resumable()?;
-            }
-            let options = options(&session.planner.path(path), &settings, beginning);
+    let every = Duration::from_micros(settings.checkpoint.every_us.unsigned_abs());
+    let (resume, saver, remarks) = match options_of(session, planned, beginning, queries)? {
+        None => (Resume::default(), None, Vec::new()),
+        Some(options) => {
             let job = JobToSave {
                 plan: &planned.plan,
                 settings: &settings,
@@ -184,13 +218,15 @@ pub fn ready(
                     mark_all(sinks)?;
                     return Ok(Readied::Ended(number));
                 }
-                Opening::Runs(Opened { resume, saver, remarks }) => (resume, Some(saver), remarks),
+                Opening::Runs(Opened { resume, saver, remarks, .. }) => {
+                    (resume, Some(saver), remarks)
+                }
             }
         }
     };
     let checkpoints = saver.clone().map(|saver| saver as Arc<dyn millstream_engine::Checkpoints>);
     let job = Job::resume(&planned.plan, &settings, sinks.to_vec(), &resume, checkpoints)?;
-    let stopping = Stopping { stopper: job.stopper(), saver };
+    let stopping = Stopping { stopper: job.stopper(), saver, interrupt: None };
     Ok(Readied::Runs(Box::new(Ready { job, stopping, remarks, every })))
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use millstream_checkpoint::{Others, Place as SavedPlace};
 use millstream_connect::CollectSink;
 use millstream_contract::declaration::Declaration;
 use millstream_contract::plan::Plan;
@@ -19,11 +20,12 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::program::analyzed::analyzed;
 use crate::program::cluster::{
-    Cause, Cluster, Early, FabricName, Fault, Interrupt, Launch, Member, Parts, ProcessFailure,
-    QueryPart, Setup, Stops, fault, now_us, shared_settings, stats_of,
+    Cause, Checkpoints, Cluster, Early, FabricName, Fault, Interrupt, Launch, Log, Member, Parts,
+    ProcessFailure, QueryPart, Setup, Stops, fault, now_us, shared_settings, stats_of,
 };
 use crate::program::control::SessionControl;
 use crate::program::planned::Executed;
+use crate::program::saved::{Beginning, Stopping, first_start_us, options_of};
 use crate::session::Session;
 
 /// A script, as process 0 tells the others.
@@ -46,6 +48,9 @@ pub struct ScriptTask {
     /// Tables that are read from files instead of their connectors; with the paths.
     #[serde(default)]
     pub inputs: Vec<(String, String)>,
+    /// Where a query with checkpoints begins.
+    #[serde(default)]
+    pub beginning: Beginning,
     /// Whether rows that are inserted go to sinks of process 0's, whatever their tables say:
     /// [`SessionControl::insert_into`](super::SessionControl::insert_into).
     #[serde(default)]
@@ -69,6 +74,7 @@ impl ScriptTask {
             settings,
             files: Vec::new(),
             inputs: Vec::new(),
+            beginning: Beginning::default(),
             captured: false,
         }
     }
@@ -122,6 +128,9 @@ pub struct ScriptMember {
     statements: Vec<Statement>,
     part: QueryPart,
     show: Show,
+    beginning: Beginning,
+    /// Is told of checkpoints that cannot be written.
+    notice: Log,
     /// Answer of `EXPLAIN`.
     explained: Option<String>,
     /// Answer of `DESCRIBE` or `SHOW`.
@@ -150,6 +159,8 @@ impl ScriptMember {
             session,
             part: QueryPart::open(fabric, token, process, processes)?,
             show: show.unwrap_or_else(|| Box::new(unused)),
+            beginning: task.beginning.clone(),
+            notice: Arc::new(|_| ()),
             explained: None,
             listed: None,
             analyzed: None,
@@ -183,6 +194,12 @@ impl ScriptMember {
         self.part.stopper()
     }
 
+    /// Stops the query in all processes, from process 0.
+    pub fn stopping(&self, interrupt: &Interrupt) -> Option<Stopping> {
+        let saver = self.part.saver().cloned();
+        self.stopper().map(|stopper| Stopping::of_all(stopper, saver, interrupt))
+    }
+
     /// Keeps a failure, to be told in full by this process.
     fn note(&mut self, failure: Failure) -> Fault {
         let fault = match &failure {
@@ -209,6 +226,9 @@ impl Member for ScriptMember {
         let Some(statement) = self.statements.get(number) else {
             return Err(Fault::run("process 0 asks for a statement that the script does not have"));
         };
+        if first_start_us(&self.session, &self.beginning).is_some() {
+            self.session.planner.set_resumes(true);
+        }
         match self.session.execute(statement) {
             Err(failure) => Err(self.note(failure)),
             Ok(Executed::Done) => Ok(None),
@@ -223,11 +243,24 @@ impl Member for ScriptMember {
             Ok(Executed::Query(mut planned)) => {
                 let analyze = planned.analyze;
                 self.analyzed = analyze.then(|| (planned.explain.clone(), planned.plan.clone()));
+                let queries = self.statements.iter().filter(|statement| statement.is_query());
+                let saved = options_of(&self.session, &planned, &self.beginning, queries.count());
+                let saved = saved.map_err(|failure| self.note(failure))?;
                 let sinks = planned.take_sinks(|| (self.show)(number));
-                let parts = self.part.plan(*planned, self.session.settings(), sinks, start_us);
+                let settings = self.session.settings();
+                let parts = self.part.plan_saved(*planned, settings, sinks, start_us, saved);
                 parts.map(Some).map_err(|e| self.note(self.session.refuse_setting(e).into()))
             }
         }
+    }
+
+    fn open(&mut self) -> Result<Checkpoints, Fault> {
+        let notice = self.notice.clone();
+        self.part.open_saved(move |line| notice(line))
+    }
+
+    fn go_on(&mut self, place: SavedPlace) -> Result<(), Fault> {
+        self.part.join_saved(place)
     }
 
     fn splits(&mut self) -> Result<Vec<Vec<SplitSpec>>, Fault> {
@@ -244,9 +277,19 @@ impl Member for ScriptMember {
 
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         let (stats, result) = self.part.run(stops);
-        let report = json!({ "stats": stats });
+        let part = result.and_then(|()| self.part.part_of_end());
+        let (end, result) = part.map_or_else(|error| (None, Err(error)), |end| (end, Ok(())));
+        let report = json!({ "stats": stats, "end": end });
         self.stats = Some(stats);
         (report, result.map_err(|error| self.note(Failure::Run(error))))
+    }
+
+    fn ends(&mut self, ends: &[Value]) -> Result<(), Fault> {
+        let part = |end: &Value| serde_json::from_value::<Option<Others>>(end["end"].clone());
+        let parts = ends.iter().filter_map(|end| part(end).transpose()).collect::<Result<_, _>>();
+        let wrong = |e| Fault::run(format!("the end of a process that cannot be read: {e}"));
+        self.part.note_ends(parts.map_err(wrong)?);
+        Ok(())
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
@@ -273,6 +316,10 @@ pub trait Progress {
     }
     /// The answer of an `EXPLAIN`.
     fn explained(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
+    /// An earlier run has ended a query with checkpoints, in the checkpoint of this number.
+    fn had_ended(&mut self, _statement: usize, _number: u64) -> Result<(), Self::Error> {
+        Ok(())
+    }
     /// The rows of a `DESCRIBE` or a `SHOW`.
     fn listed(&mut self, statement: usize, rows: RecordBatch) -> Result<(), Self::Error>;
     /// The answer of an `EXPLAIN ANALYZE`; [`Progress::ended`] follows.
@@ -346,7 +393,8 @@ impl ScriptLead {
         let lead = |cluster: &Cluster| {
             cluster.set_up(fabric.name(), &message, || {
                 let token = cluster.token();
-                own = Some(ScriptMember::new(&task, session, fabric, token, place, Some(show))?);
+                let part = ScriptMember::new(&task, session, fabric, token, place, Some(show))?;
+                own = Some(ScriptMember { notice: launch.log.clone(), ..part });
                 Ok(())
             })?;
             own.as_mut().map_or(Ok(()), |own| own.lead(cluster, progress))
@@ -371,13 +419,19 @@ impl ScriptMember {
             if !progress.begins(statement).map_err(Early::Own)? {
                 continue;
             }
-            if !cluster.execute(self, statement, progress.start_us())? {
+            let first_us = first_start_us(&self.session, &self.beginning);
+            let start_us = first_us.unwrap_or_else(|| progress.start_us());
+            if !cluster.execute(self, statement, start_us)? {
                 if let Some(text) = self.explained.take() {
                     progress.explained(statement, text).map_err(Early::Own)?;
                 }
                 if let Some(rows) = self.listed.take() {
                     progress.listed(statement, rows).map_err(Early::Own)?;
                 }
+                continue;
+            }
+            if let Some(number) = cluster.open_checkpoints(self)? {
+                progress.had_ended(statement, number).map_err(Early::Own)?;
                 continue;
             }
             cluster.connect(self)?;

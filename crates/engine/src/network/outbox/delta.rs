@@ -21,6 +21,8 @@ pub(super) struct Pending {
 /// A delta that is being written into slots.
 pub(super) struct OutgoingDelta {
     pub(super) watermark: i64,
+    /// All rows before this cut have been shipped with it.
+    pub(super) cut: u64,
     /// Some rows are passed through: earlier rows, or kept rows.
     pub(super) passed: bool,
     /// Rows kept as keys and arguments; the next is the last.

@@ -46,6 +46,10 @@ pub(crate) struct Outbox {
     announced: Vec<i64>,
     /// Last watermark announced to the leader.
     told: i64,
+    /// Per worker of this process: the last cut before which it has handed over everything.
+    cuts: Vec<u64>,
+    /// The last cut of which the leader has been told.
+    told_cut: u64,
     epoch: u64,
     /// Messages up to the end of the last delta.
     messages_ended: u64,
@@ -106,6 +110,8 @@ pub(crate) struct Sealed {
     pub(crate) held: Option<Held>,
     /// The watermark that the parcel covers.
     pub(crate) watermark: i64,
+    /// The worker has handed over all rows before this cut; 0 before the first.
+    pub(crate) cut: u64,
 }
 
 /// Rows that wait to be merged with those of other workers take so many bytes at the most.
@@ -205,6 +211,8 @@ impl Outbox {
             process: place.process as u32,
             announced: vec![BEGINNING; workers],
             told: BEGINNING,
+            cuts: vec![0; workers],
+            told_cut: 0,
             epoch: 0,
             messages_ended: 0,
             pending: Pending::default(),
@@ -226,12 +234,13 @@ impl Outbox {
     /// A worker of this process has ended an epoch: no rows of the worker are left below the
     /// watermark. Rows passed through before are part of the epoch.
     pub(crate) fn put(&mut self, sealed: Sealed) {
-        let Sealed { worker, parcel, held, watermark } = sealed;
+        let Sealed { worker, parcel, held, watermark, cut } = sealed;
         self.pending.bytes += parcel.bytes();
         self.pending.parcel.segments.extend(parcel.segments);
         self.pending.parcel.passed.extend(parcel.passed);
         self.pending.held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
+        self.cuts[worker] = self.cuts[worker].max(cut);
         self.open.ended = self.open.passed_bytes > 0;
     }
 
@@ -345,7 +354,16 @@ impl Outbox {
         self.announced.iter().copied().min().unwrap_or(BEGINNING)
     }
 
+    /// The last cut before which all workers have handed over everything.
+    fn cut(&self) -> u64 {
+        self.cuts.iter().copied().min().unwrap_or(0)
+    }
+
     fn next_is_due(&self) -> bool {
+        if self.cut() > self.told_cut {
+            // Who lets it wait may wait for the cut.
+            return true;
+        }
         if self.pending.parcel.is_empty() {
             return self.watermark() > self.told
                 || self.open.ended && self.deltas_on_their_way() == 0
@@ -388,6 +406,7 @@ impl Outbox {
                 self.open.ended = false;
                 self.sending = Some(OutgoingDelta {
                     watermark: self.watermark().max(self.told),
+                    cut: self.cut(),
                     passed,
                     kept,
                     segments: match &mut self.combiner {

@@ -171,6 +171,7 @@ impl Outbox {
             id: self.process,
             count: self.counters.messages - self.messages_ended,
             number: self.epoch,
+            rows_of: delta.cut,
             watermark: delta.watermark,
             ..Head::new(Kind::Delta)
         };
@@ -187,7 +188,7 @@ impl Outbox {
         self.counters.deltas += 1;
         self.counters.empty_deltas += u64::from(!credited);
         self.epoch += 1;
-        self.told = delta.watermark;
+        (self.told, self.told_cut) = (delta.watermark, delta.cut);
         if let Some(delta) = self.sending.take().filter(|_| credited) {
             self.in_flight.push_back(Sent { segments: delta.segments, _held: delta.held });
         }

@@ -48,7 +48,7 @@ fn sealed(worker: usize, segments: Vec<(u64, Segment)>, watermark: i64) -> Seale
     let of_slice = |(slice, segment)| (SliceId::from_word(slice), segment);
     let segments = segments.into_iter().map(of_slice).collect();
     let parcel = Parcel { segments, passed: Vec::new() };
-    Sealed { worker, parcel, held: None, watermark }
+    Sealed { worker, parcel, held: None, watermark, cut: 0 }
 }
 
 impl Outlet for Heads {

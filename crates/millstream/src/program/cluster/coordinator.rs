@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::failure::{Cause, Fault, FaultKind, ProcessFailure};
 use super::launcher::{Invitation, Launcher};
 use super::listener::{Listener, Log};
-use super::member::{Member, Stops};
+use super::member::{Checkpoints, Member, Stops};
 use super::message::{PackedHello, Reply, Request, Setup};
 use super::peers::Peers;
 use super::transport::Transport;
@@ -184,6 +184,16 @@ impl Cluster {
         Ok(ours.is_some())
     }
 
+    /// Opens the checkpoints of the query that was planned last, if it has any, and tells all where
+    /// it begins. Returns the number of the checkpoint in which an earlier run has ended the query.
+    pub fn open_checkpoints(&self, own: &mut impl Member) -> Result<Option<u64>, ProcessFailure> {
+        match self.own(own.open())? {
+            Checkpoints::None => Ok(None),
+            Checkpoints::At(place) => self.send_to_all(&Request::Resume(place)).map(|()| None),
+            Checkpoints::Ended(number) => Ok(Some(number)),
+        }
+    }
+
     /// Lets everybody prepare and connect the query that was planned last. Returns when all are
     /// connected.
     pub fn connect(&self, own: &mut impl Member) -> Result<(), ProcessFailure> {
@@ -239,6 +249,7 @@ impl Cluster {
                 other => return Err(self.unexpected(process, &other)),
             }
         }
+        self.own(own.ends(&ends))?;
         // All have ended well; but since then somebody may have ended, or Ctrl-C been pressed.
         self.peers.begin_commit()?;
         let committed = self.own(own.commit()).and_then(|()| self.all_reply(&Reply::Committed));

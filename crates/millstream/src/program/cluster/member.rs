@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millstream_checkpoint::Place as SavedPlace;
 use millstream_contract::table::SplitSpec;
 use millstream_engine::Standing;
 use millstream_engine::observe::Snapshot;
@@ -11,13 +12,35 @@ use serde_json::Value;
 use super::failure::{Fault, ProcessFailure};
 use super::parts::Parts;
 
+/// The checkpoints of a query, in process 0.
+#[derive(Debug)]
+pub enum Checkpoints {
+    /// It has none.
+    None,
+    /// It begins at this place.
+    At(SavedPlace),
+    /// It has ended in an earlier run, in the checkpoint of this number.
+    Ended(u64),
+}
+
 /// One process's part in a job. The calls come in the order of the messages: for each statement
-/// `execute`, and if that was a query `splits` (in process 0), `prepare`, `connect`, `run`, and,
-/// if that went well in all processes, `commit`, and `mark` (in process 0).
+/// `execute`, and if that was a query `open` (in process 0), `go_on` (in the others, if the query
+/// has checkpoints), `splits` (in process 0), `prepare`, `connect`, `run`, and, if that went well
+/// in all processes, `ends` (in process 0), `commit`, and `mark` (in process 0).
 pub trait Member {
     /// Executes a statement of the job's script. For a query: plans it, and says what has to be the
     /// same in all processes.
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault>;
+
+    /// Opens the checkpoints of the query that was planned last. Only process 0 is asked.
+    fn open(&mut self) -> Result<Checkpoints, Fault> {
+        Ok(Checkpoints::None)
+    }
+
+    /// The query that was planned last has checkpoints, and begins at this place.
+    fn go_on(&mut self, _place: SavedPlace) -> Result<(), Fault> {
+        Err(Fault::run("a query without checkpoints is to go on from one"))
+    }
 
     /// How much there is to read of the query that was planned last, where that can change:
     /// `splits` of each of its tables. Only process 0 is asked, for all.
@@ -37,6 +60,11 @@ pub trait Member {
     /// before. `stops` says how it is stopped from outside.
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>);
 
+    /// What each process had to tell of its run, by process. Only process 0 is told.
+    fn ends(&mut self, _ends: &[Value]) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Shows the result that this process has written as complete.
     fn commit(&mut self) -> Result<(), Fault>;
 
@@ -50,6 +78,12 @@ impl<M: Member + ?Sized> Member for Box<M> {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         (**self).execute(statement, start_us)
     }
+    fn open(&mut self) -> Result<Checkpoints, Fault> {
+        (**self).open()
+    }
+    fn go_on(&mut self, place: SavedPlace) -> Result<(), Fault> {
+        (**self).go_on(place)
+    }
     fn splits(&mut self) -> Result<Vec<Vec<SplitSpec>>, Fault> {
         (**self).splits()
     }
@@ -61,6 +95,9 @@ impl<M: Member + ?Sized> Member for Box<M> {
     }
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         (**self).run(stops)
+    }
+    fn ends(&mut self, ends: &[Value]) -> Result<(), Fault> {
+        (**self).ends(ends)
     }
     fn commit(&mut self) -> Result<(), Fault> {
         (**self).commit()

@@ -2,13 +2,14 @@
 //! send heartbeats.
 //!
 //! A job's life: *Setup* → *Ready*. Then, for each statement, *Execute* → *Planned*, and if it is a
-//! query, *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*.
+//! query, perhaps *Resume*, *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*.
 //! At last *End*. *Failed* may come in place of any reply. *Stopped* may come in place of *Done*
 //! (before *Failed*, if this process is the one that failed). *Stop* and *Observe* may come at any
 //! time; while a query runs, *Observed* answers the latter.
 
 use std::fmt::{self, Debug};
 
+use millstream_checkpoint::Place as SavedPlace;
 use millstream_contract::table::SplitSpec;
 use millstream_engine::Standing;
 use millstream_engine::observe::Snapshot;
@@ -36,6 +37,8 @@ pub enum Request {
         /// Value of `NOW()`, and start of the query's clock.
         start_us: i64,
     },
+    /// The query that was planned last has checkpoints, and begins at this place. No reply.
+    Resume(SavedPlace),
     /// Make the channels of the query that was planned last, of whose tables just those splits are
     /// read that process 0 has found.
     Prepare(Vec<Vec<SplitSpec>>),
@@ -202,6 +205,8 @@ mod tests {
                 task: json!({"sql": "SELECT 'ü'"}),
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
+            Request::Resume((Some(u64::MAX), "ü".into())),
+            Request::Resume((None, String::new())),
             Request::Prepare(vec![
                 vec![SplitSpec { name: "a".into(), length: None, file: None, packed: false }],
                 vec![],

@@ -47,7 +47,7 @@ pub use launcher::{Invitation, Launched, Launcher};
 pub use limits::raise_open_files;
 pub use link::{HEARTBEAT, SILENCE_MAX};
 pub use listener::Log;
-pub use member::{Member, Stops};
+pub use member::{Checkpoints, Member, Stops};
 pub use message::Setup;
 pub use millstream_engine::network::{Place, reader};
 pub use node::{Abandon, Node};

@@ -146,12 +146,15 @@ impl Node {
         let mut turn = Turn::Execute;
         loop {
             let reply = match (turn, self.request_after(turn)?) {
-                (Turn::Execute, Request::Execute { statement, start_us }) => {
+                // A query that has ended in an earlier run is not prepared.
+                (Turn::Execute | Turn::Prepare, Request::Execute { statement, start_us }) => {
                     let planned = self.own(member.execute(statement, start_us))?;
-                    if planned.is_some() {
-                        turn = Turn::Prepare;
-                    }
+                    turn = if planned.is_some() { Turn::Prepare } else { Turn::Execute };
                     Reply::Planned(planned)
+                }
+                (Turn::Prepare, Request::Resume(place)) => {
+                    self.own(member.go_on(place))?;
+                    continue;
                 }
                 (Turn::Prepare, Request::Prepare(splits)) => {
                     let hellos = self.own(member.prepare(&splits))?;
@@ -180,7 +183,7 @@ impl Node {
                     turn = Turn::Execute;
                     Reply::Committed
                 }
-                (Turn::Execute, Request::End) => return Ok(()),
+                (Turn::Execute | Turn::Prepare, Request::End) => return Ok(()),
                 // Replayed, or out of order: a member can rely on the order of its calls.
                 (_, other) => return Err(self.unexpected(&other)),
             };

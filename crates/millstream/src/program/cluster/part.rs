@@ -6,24 +6,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::Schema;
+use millstream_checkpoint::{
+    JobToSave, Opened, Opening, Options, Others, Place as SavedPlace, Saver, Timer, join, open,
+};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes};
 use millstream_contract::sink::{Sink, commit_all, mark_all};
-use millstream_contract::table::SplitSpec;
+use millstream_contract::table::{JobMarks, SplitSpec};
 use millstream_contract::{Error, Settings};
 use millstream_engine::network::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
-use millstream_engine::{Job, Remains, Stats, Stopper};
+use millstream_engine::{Job, Remains, Resume, Stats, Stopper};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_fabric::verbs::{self, Verbs};
 use millstream_fabric::{self as fabric, Fabric, Provider};
 use millstream_flow::channel;
+use millstream_sql::sql_type_name;
 
 use super::failure::{Cause, Fault, ProcessFailure};
 use super::limits;
 use super::link::SILENCE_MAX;
-use super::member::Stops;
+use super::member::{Checkpoints, Stops};
 use super::parts::Parts;
 use crate::program::planned::Planned;
 
@@ -132,6 +136,8 @@ pub struct QueryPart {
     device: Device,
     fabric: FabricName,
     planned: Option<Ready>,
+    /// The checkpoints of the last query, if it has any.
+    saving: Option<Saving>,
     channels: Option<Box<dyn Channels>>,
     job: Option<Job>,
     /// Where the rows of the last query have gone.
@@ -139,6 +145,7 @@ pub struct QueryPart {
     /// Of the last query, which other processes may not have ended yet.
     /// The names of the tables that the sinks are of.
     targets: Vec<String>,
+    remarks: Vec<String>,
     remains: Option<Remains>,
 }
 
@@ -148,6 +155,54 @@ struct Ready {
     settings: Settings,
     sinks: Vec<Arc<dyn Sink>>,
     start_us: i64,
+    /// Where checkpoints are kept, if they are.
+    saved: Option<Options>,
+}
+
+impl Ready {
+    /// Opens or joins the checkpoints of the query.
+    fn save<T>(&self, processes: usize, with: impl FnOnce(&JobToSave<'_>) -> T) -> T {
+        with(&JobToSave {
+            plan: &self.planned.plan,
+            settings: &self.settings,
+            text: self.planned.targets.join(", "),
+            targets: &self.planned.targets,
+            sinks: &self.sinks,
+            type_name: &|of| sql_type_name(of),
+            processes,
+        })
+    }
+}
+
+/// The checkpoints of a query that is about to run.
+struct Saving {
+    saver: Arc<Saver>,
+    resume: Resume,
+    every: Duration,
+    /// The query's part here, once it is connected.
+    stopper: Option<Stopper>,
+    /// What the other processes know at the end.
+    others: Vec<Others>,
+    remarks: Vec<String>,
+}
+
+impl Saving {
+    fn new(opened: Opened, every: Duration) -> Saving {
+        let Opened { saver, resume, remarks, .. } = opened;
+        Saving { saver, resume, every, stopper: None, others: Vec::new(), remarks }
+    }
+
+    fn from(&self) -> (&Resume, Option<Arc<dyn millstream_engine::Checkpoints>>) {
+        (&self.resume, Some(self.saver.clone()))
+    }
+
+    fn timer(&self, stopper: Stopper) -> millstream_contract::Result<Timer> {
+        Timer::start(self.saver.clone(), stopper, self.every)
+    }
+
+    fn marks(&self) -> millstream_contract::Result<JobMarks> {
+        self.stopper.as_ref().map_or_else(|| Ok(JobMarks::new()), Stopper::marks)
+    }
 }
 
 impl QueryPart {
@@ -164,10 +219,12 @@ impl QueryPart {
             device,
             fabric,
             planned: None,
+            saving: None,
             channels: None,
             job: None,
             sinks: Vec::new(),
             targets: Vec::new(),
+            remarks: Vec::new(),
             remains: None,
         })
     }
@@ -181,8 +238,20 @@ impl QueryPart {
         sinks: Vec<Arc<dyn Sink>>,
         start_us: i64,
     ) -> Result<Parts, SettingError> {
+        self.plan_saved(planned, settings, sinks, start_us, None)
+    }
+
+    /// As [`QueryPart::plan`], for a query whose checkpoints are kept as `saved` says.
+    pub(crate) fn plan_saved(
+        &mut self,
+        planned: Planned,
+        settings: &Settings,
+        sinks: Vec<Arc<dyn Sink>>,
+        start_us: i64,
+        saved: Option<Options>,
+    ) -> Result<Parts, SettingError> {
         // All have ended the one before.
-        (self.remains, self.sinks) = (None, Vec::new());
+        (self.remains, self.sinks, self.saving) = (None, Vec::new(), None);
         check_settings(self.place.processes, settings)?;
         if self.fabric == FabricName::Verbs {
             check_pinned(self.place.processes, settings.memory_bytes, machine_memory_bytes())?;
@@ -195,8 +264,41 @@ impl QueryPart {
             .with("fabric", self.fabric.name())
             .with("settings", by_line(settings));
         let settings = planned.settings(settings);
-        self.planned = Some(Ready { planned, settings, sinks, start_us });
+        self.planned = Some(Ready { planned, settings, sinks, start_us, saved });
         Ok(parts)
+    }
+
+    /// Opens the checkpoints of the planned query, in process 0; `notice` is told of checkpoints
+    /// that cannot be written.
+    pub(crate) fn open_saved(
+        &mut self,
+        notice: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Checkpoints, Fault> {
+        let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
+        let Some(saved) = &ready.saved else { return Ok(Checkpoints::None) };
+        let opening = ready.save(self.place.processes, |job| open(saved, job, notice));
+        match opening.map_err(fault)? {
+            Opening::Runs(opened) => {
+                let place = opened.place.clone();
+                self.saving = Some(Saving::new(opened, saved.every));
+                Ok(Checkpoints::At(place))
+            }
+            Opening::Ended(number) => {
+                // The job may have been killed before.
+                mark_all(&ready.sinks).map_err(fault)?;
+                self.planned = None;
+                Ok(Checkpoints::Ended(number))
+            }
+        }
+    }
+
+    /// Takes part in the checkpoints that process 0 has opened.
+    pub(crate) fn join_saved(&mut self, place: SavedPlace) -> Result<(), Fault> {
+        let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
+        let saved = ready.saved.as_ref().ok_or_else(out_of_turn)?;
+        let opened = ready.save(self.place.processes, |job| join(saved, job, place));
+        self.saving = Some(Saving::new(opened.map_err(fault)?, saved.every));
+        Ok(())
     }
 
     /// How much there is in the splits of each of the query's tables, where that can change.
@@ -257,17 +359,31 @@ impl QueryPart {
             }
         };
         let mesh = channels.connect(hellos).map_err(lost)?;
-        let Ready { planned, settings, sinks, start_us } = ready;
-        let job = Job::distributed(&planned.plan, &settings, sinks.clone(), mesh, start_us);
+        let Ready { planned, settings, sinks, start_us, .. } = ready;
+        let (plan, sinks_of_job) = (&planned.plan, sinks.clone());
+        let job = match &self.saving {
+            None => Job::distributed(plan, &settings, sinks_of_job, mesh, start_us),
+            Some(saving) => {
+                let from = saving.from();
+                Job::distributed_from(plan, &settings, sinks_of_job, mesh, start_us, from)
+            }
+        };
         let job = job.map_err(fault)?;
         let parts = Parts::new().with("splits", job.splits().join("\n"));
+        self.remarks = Vec::new();
+        if let Some(saving) = &mut self.saving {
+            saving.stopper = Some(job.stopper());
+            self.remarks = std::mem::take(&mut saving.remarks);
+        }
+        self.remarks.extend_from_slice(job.remarks());
         (self.job, self.sinks, self.targets) = (Some(job), sinks, planned.targets);
         Ok(parts)
     }
 
-    /// Remarks for the user on the reading of the sources, once they are open.
+    /// Remarks for the user on where the query goes on, and on the reading of the sources, once
+    /// they are open.
     pub fn remarks(&self) -> &[String] {
-        self.job.as_ref().map_or(&[], Job::remarks)
+        &self.remarks
     }
 
     /// Stops the query's part here, once it is connected and before it runs.
@@ -290,16 +406,51 @@ impl QueryPart {
                 stopper.stop_with(Error::Process { process: *process, message });
             }
         });
+        // Process 0 asks for cuts.
+        let asking = self.saving.as_ref().filter(|_| self.place.process == 0);
+        let timer = match asking.map(|saving| saving.timer(job.stopper())).transpose() {
+            Ok(timer) => timer,
+            Err(error) => return (Stats::default(), Err(error)),
+        };
         let (stats, result, remains) = job.run_and_keep();
+        drop(timer);
+        if let Some(saving) = &self.saving {
+            saving.saver.wait();
+        }
         if result.is_ok() {
             self.remains = Some(remains);
         }
         (stats, result)
     }
 
-    /// Commits the query's sinks.
+    /// What stops the query with a last checkpoint, if it has checkpoints.
+    pub(crate) fn saver(&self) -> Option<&Arc<Saver>> {
+        self.saving.as_ref().map(|saving| &saving.saver)
+    }
+
+    /// What process 0 has to know of this process at the end of a query with checkpoints.
+    pub(crate) fn part_of_end(&self) -> millstream_contract::Result<Option<Others>> {
+        let saving = self.saving.as_ref().filter(|_| self.place.process > 0);
+        saving.map(|saving| saving.saver.part_of_end(saving.marks()?)).transpose()
+    }
+
+    /// What the other processes have said of that.
+    pub(crate) fn note_ends(&mut self, others: Vec<Others>) {
+        if let Some(saving) = &mut self.saving {
+            saving.others = others;
+        }
+    }
+
+    /// Commits the query's sinks; with checkpoints, process 0 does so for all.
     pub fn commit(&mut self) -> Result<(), Fault> {
-        commit_all(&self.sinks, &self.targets).map_err(fault)
+        let Some(saving) = self.saving.take() else {
+            return commit_all(&self.sinks, &self.targets).map_err(fault);
+        };
+        if self.place.process > 0 {
+            return Ok(());
+        }
+        let marks = saving.marks().map_err(fault)?;
+        saving.saver.end(marks, saving.others).map_err(fault)
     }
 
     /// Has the query's sinks say that its result is complete.
@@ -342,13 +493,6 @@ pub fn check_settings(processes: usize, settings: &Settings) -> Result<(), Setti
             key: "simulate".into(),
             message: "it runs all workers on one thread of one process".into(),
             help: "use --processes 1, or --set simulate=none".into(),
-        });
-    }
-    if processes > 1 && settings.checkpoint.path.is_some() {
-        return Err(SettingError {
-            key: "checkpoint.path".into(),
-            message: "a job of several processes has no checkpoints yet".into(),
-            help: "use --processes 1 with more --workers, or leave the checkpoints out".into(),
         });
     }
     if settings.simulate.is_some() && settings.exchange != Exchange::LateMerge {

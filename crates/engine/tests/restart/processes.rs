@@ -1,0 +1,123 @@
+//! Jobs of several processes: stopped at any moment, whichever process dies, and resumed with other
+//! numbers of processes and workers.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use millstream_contract::sink::RowOrder;
+use millstream_contract::{Error, Result, Settings};
+use millstream_engine::Stats;
+use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
+
+use crate::kept::Kept;
+use crate::queries::Query;
+use crate::reading::{Control, read};
+use crate::support::*;
+use crate::{Sums, checkpoints, compare, sinks_of, uninterrupted};
+
+/// What the job came to: `None` if it was stopped, or a process was killed.
+fn ended(outcomes: Vec<Outcome>) -> Option<Result<()>> {
+    let outcomes = outcomes.into_iter().collect::<Option<Vec<_>>>()?;
+    let mut errors: Vec<Error> = outcomes.into_iter().filter_map(|of| of.1.err()).collect();
+    if errors.is_empty() {
+        return Some(Ok(()));
+    }
+    // Another process has said why.
+    let follows = |e: &Error| {
+        matches!(e, Error::Interrupted | Error::PeerLost { .. } | Error::Process { .. })
+    };
+    errors.retain(|error| !follows(error));
+    errors.into_iter().next().map(Err)
+}
+
+/// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
+fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Stats {
+    let mut random = Random::new(seed);
+    let Query { plan, what, lateness_ms } = query(&mut random);
+    let what = format!("seed {seed}: {what}\n{}", repeat(seed, "restart"));
+    let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 3, lateness_ms) };
+    let expected = uninterrupted(&packed(plan.clone(), random.below(1 << 30)), &settings);
+    let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic]);
+    let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
+    let kept = Arc::new(Kept::new(plan.outputs.len()));
+    let (mut sum, mut stops) = (Stats::default(), random.below(6));
+    let result = loop {
+        let (next, processes) = (random.below(1 << 30), 1 + random.below(3) as usize);
+        let control = Arc::new(Control {
+            stoppers: Mutex::default(),
+            kept: kept.clone(),
+            random: Mutex::new(Random::new(next)),
+            looks_of_cut: random.pick(&[1, 3, 20, 100]),
+            looks_of_stop: if stops > 0 { random.pick(&[5, 50, 0]) } else { 0 },
+        });
+        let mut scenario = Scenario::from_seed(next, processes);
+        if stops > 0 && control.looks_of_stop == 0 {
+            let step = random.pick(&[300, 3000]) + random.below(1000);
+            scenario.faults = vec![(step, Fault::Kill(random.below(processes as u64) as usize))];
+        }
+        let from = kept.resume.lock().unwrap().clone();
+        let reversed = !from.marks.is_empty() && random.below(2) == 0;
+        let goes = random.below(2) == 0;
+        let plan = packed(plan.clone(), random.below(1 << 30));
+        let plan = read(plan, &control, &from, (reversed, goes));
+        let settings = drawn_settings(&mut random, 3, lateness_ms);
+        sums.note_resumed(&from, &plan, goes);
+        kept.begin();
+        let local = random.below(2) == 0;
+        let sinks: Vec<_> = (0..processes).map(|p| sinks_of(&kept, p, &orders, local)).collect();
+        let stores: Vec<_> = (0..processes).map(|process| checkpoints(&kept, process)).collect();
+        let begins = |stoppers| *control.stoppers.lock().unwrap() = stoppers;
+        let from = (&from, &stores[..]);
+        let simulated = simulate_from(&plan, &settings, &sinks, &scenario, from, begins);
+        let (outcomes, _) = simulated.unwrap_or_else(|e| panic!("{what}: {e}"));
+        // The job holds the control.
+        control.stoppers.lock().unwrap().clear();
+        outcomes.iter().flatten().for_each(|(stats, _)| sum.add_process(stats));
+        let killed = outcomes[0].is_none();
+        if killed && kept.ended() < kept.begun.load(Relaxed) {
+            // Nobody is left to give it up.
+            kept.given_up.fetch_add(1, Relaxed);
+        }
+        assert_eq!(kept.ended(), kept.begun.load(Relaxed), "{what}: cuts that nobody hears of");
+        match ended(outcomes) {
+            Some(result) => break result,
+            None => stops = stops.saturating_sub(1),
+        }
+    };
+    sums.add(&kept);
+    compare(&kept, (expected, result), &orders, sums, &what);
+    sum
+}
+
+#[test]
+fn simulated_processes_go_on_from_their_last_cut() {
+    let sums = Sums::default();
+    let (seeds, sum) = run_seeds(400, |seed| simulate(seed, Query::any, &sums));
+    let count = |sum: &std::sync::atomic::AtomicU64| sum.load(Relaxed);
+    happened(
+        seeds,
+        &[
+            ("cuts", count(&sums.cuts)),
+            ("cuts that were given up", count(&sums.given_up)),
+            ("rows of records that waited", count(&sums.waited[0])),
+            ("rows of windows that waited", count(&sums.waited[1])),
+            ("rows that waited for the end", count(&sums.waited[2])),
+            ("parts of a LIMIT", count(&sums.limited)),
+            ("splits that were gone", count(&sums.gone)),
+            ("rows sent to other processes", sum.rows_sent),
+        ],
+    );
+}
+
+/// An error waits behind rows that a LIMIT may be content with, perhaps in another process.
+#[test]
+fn simulated_errors_of_other_processes_are_not_forgotten() {
+    for (limit, fails) in [(1, 0), (2, 100)] {
+        let sums = Sums::default();
+        for seed in 0..100 {
+            simulate(seed, |random| Query::that_fails(random, limit), &sums);
+        }
+        assert_eq!(sums.failed.load(Relaxed), fails);
+        assert!(sums.given_up.load(Relaxed) > 20, "{sums:?}");
+    }
+}
