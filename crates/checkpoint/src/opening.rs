@@ -19,9 +19,6 @@ use crate::options::{Options, Start};
 use crate::saver::{Restored, Saver};
 use crate::writer::{Fixed, now_us};
 
-/// State that waits to be written takes at most such a part of the job's memory.
-const HELD_PART: u64 = 8;
-
 /// A job that is to be saved.
 pub struct JobToSave<'a> {
     /// The plan.
@@ -114,9 +111,7 @@ pub fn open(
         keep: options.keep,
         tolerance: options.tolerance,
     };
-    // Copies of state are a small part of the job's memory, and not counted there.
-    let room = usize::try_from(job.settings.memory_bytes / HELD_PART).unwrap_or(usize::MAX);
-    let saver = Arc::new(Saver::new(fixed, from, next, room, Box::new(notice))?);
+    let saver = Arc::new(Saver::new(fixed, from, next, Box::new(notice))?);
     Ok(Opening::Runs(Opened { resume, saver, remarks }))
 }
 

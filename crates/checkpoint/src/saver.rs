@@ -1,7 +1,6 @@
 //! The engine's contract over the store: workers hand their state over, and a thread writes it.
 //!
-//! State is copied while workers stand, and written when they go on. Where it is larger than the
-//! room for copies, workers write the rest themselves.
+//! State is set aside while workers stand, and written when they go on.
 
 use std::fmt;
 use std::mem;
@@ -15,13 +14,11 @@ use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
 use millstream_engine::{CutTaken, Stopper};
 use millstream_operators::operator::Operator;
-use millstream_operators::operator::saved::SavePoint;
+use millstream_operators::operator::saved::SetAside;
 use millstream_store::StateFile;
 
-use crate::failing::{SaveError, io};
 use crate::file::read;
-use crate::held::{Held, Room};
-use crate::writer::{Fixed, Work, Writer};
+use crate::writer::{Fixed, Held, Work, Writer};
 
 /// Files with saved state, by stage of the plan.
 pub(crate) type Restored = Vec<Vec<StateFile>>;
@@ -37,7 +34,6 @@ pub struct Saver {
 /// State shared with the writing thread.
 struct Shared {
     writer: Writer,
-    room: Room,
     state: Mutex<State>,
     /// No cut is being taken any more.
     idle: Condvar,
@@ -48,37 +44,23 @@ struct State {
     next: u64,
     /// A cut is being taken or written.
     taking: bool,
-    /// Of this cut: files, state in memory, and a fault.
-    files: Vec<Vec<StateFile>>,
+    /// Of this cut: the state of workers.
     held: Vec<Held>,
-    failed: Option<millstream_store::Error>,
     /// The job, which ends when the next cut is written if `ends`.
     stopper: Option<Stopper>,
     ends: bool,
 }
 
 impl Saver {
-    /// With so much memory for copies of state.
     pub(crate) fn new(
         fixed: Fixed,
         from: Restored,
         next: u64,
-        room: usize,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Saver> {
-        let stages = fixed.stages.len();
-        let state = State {
-            next,
-            taking: false,
-            files: vec![Vec::new(); stages],
-            held: Vec::new(),
-            failed: None,
-            stopper: None,
-            ends: false,
-        };
+        let state = State { next, taking: false, held: Vec::new(), stopper: None, ends: false };
         let (state, idle) = (Mutex::new(state), Condvar::new());
-        let (writer, room) = (Writer::new(fixed, notice), Room::new(room));
-        let shared = Arc::new(Shared { writer, room, state, idle });
+        let shared = Arc::new(Shared { writer: Writer::new(fixed, notice), state, idle });
         let (works, to_write) = channel();
         let of_thread = shared.clone();
         let write = move || {
@@ -158,9 +140,6 @@ impl Shared {
         let mut state = self.lock();
         state.taking = false;
         state.held.clear();
-        state.files.iter_mut().for_each(Vec::clear);
-        state.failed = None;
-        self.room.clear();
         self.writer.report(|_, taking| *taking = None);
         if let Some(stopper) = &state.stopper {
             match written {
@@ -183,45 +162,13 @@ impl millstream_engine::Checkpoints for Saver {
         })
     }
 
-    fn save(
-        &self,
-        cut: u64,
-        leader: usize,
-        stage: usize,
-        operator: &mut dyn Operator,
-    ) -> Result<()> {
-        if self.shared.lock().failed.is_some() {
-            return Ok(());
-        }
-        let (mut at, mut batches) = (SavePoint::default(), Vec::new());
-        while let Some(batch) = operator.save(&mut at)? {
-            let has_room = self.shared.room.take(&batch);
-            batches.push(batch);
-            if has_room {
-                continue;
-            }
-            let rest = std::iter::from_fn(|| operator.save(&mut at).transpose());
-            let all = mem::take(&mut batches).into_iter().map(Ok).chain(rest);
-            let written = self.shared.writer.target(cut, stage, leader).save(all);
-            let mut state = self.shared.lock();
-            match written {
-                Ok(mut files) => state.files[stage].append(&mut files),
-                Err(SaveError::Store(error)) if error.may_pass() => state.failed = Some(error),
-                Err(SaveError::Store(error)) => return Err(io(&error)),
-                Err(SaveError::Job(error)) => return Err(error),
-            }
-            break;
-        }
-        self.shared.lock().held.push(Held { stage, leader, batches });
-        Ok(())
+    fn save(&self, _cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>) {
+        self.shared.lock().held.push(Held { stage, leader, state });
     }
 
     fn complete(&self, cut: CutTaken) -> Result<()> {
         let mut state = self.shared.lock();
-        let stages = state.files.len();
-        let files = mem::replace(&mut state.files, vec![Vec::new(); stages]);
-        let (held, failed) = (mem::take(&mut state.held), state.failed.take());
-        let work = Work { cut, files, held, failed };
+        let work = Work { cut, held: mem::take(&mut state.held) };
         if state.ends {
             // Workers stand until the job is told to stop: no row behind the cut is computed.
             drop(state);

@@ -12,6 +12,7 @@ use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::JobMarks;
 use millstream_operators::operator::Operator;
+use millstream_operators::operator::saved::SetAside;
 
 /// Takes the cuts of a job, and makes them durable. A failure ends the job; a store that fails for
 /// a while is the implementation's affair.
@@ -19,19 +20,16 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// Gives a new operator the state that an earlier job has saved: that of `stage`, of the keys
     /// that `leader` leads among all. Called once for each worker and stage of a job that resumes.
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()>;
-    /// Saves the state of `stage`, of the worker that is `leader` among all, at cut number `cut`.
-    /// Called once for each worker and stage, in the threads of the workers, while all of them
-    /// stand.
-    fn save(
-        &self,
-        cut: u64,
-        leader: usize,
-        stage: usize,
-        operator: &mut dyn Operator,
-    ) -> Result<()>;
+    /// Is given the state of `stage`, of the worker that is `leader` among all, at cut number
+    /// `cut`, to be saved after [`Checkpoints::complete`]. Called once for each worker and stage,
+    /// while all workers stand. Windows may wait until it is saved or dropped.
+    fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>);
     /// All state of a cut has been saved, and all rows before the cut have been written and
     /// sealed. When this returns, the job goes on. It does not commit the sinks.
     fn complete(&self, cut: CutTaken) -> Result<()>;
+    /// A worker has nothing to do but to wait for state that is to be saved. Who saves in another
+    /// thread need not care.
+    fn is_awaited(&self) {}
     /// A cut that the job has begun ([`Stopper::cut`](crate::Stopper::cut)) will not be completed:
     /// the job has ended before, or an error waits behind the first rows of a LIMIT, and would be
     /// forgotten. What has been saved for the cut does not count.

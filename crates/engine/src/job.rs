@@ -26,7 +26,7 @@ use crate::plan::Plan;
 use crate::roles::Place;
 use crate::roles::Roles;
 use crate::settings::{Exchange, Settings};
-use crate::shared::{Cuts, Shared};
+use crate::shared::{Cuts, Shared, StopClock};
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
@@ -264,6 +264,7 @@ impl Job {
             began_us,
             budget,
             cuts: Cuts::new(stages.len(), workers),
+            stops: StopClock::default(),
             checkpoints,
             resumed: from.frontiers.clone(),
             layouts: plan.layouts(),

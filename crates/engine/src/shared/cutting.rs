@@ -12,6 +12,7 @@ impl Shared {
         let begins =
             self.checkpoints.is_some() && self.intake.has_more() && self.cuts.begin(number);
         if begins {
+            self.stops.begin(self.env.now_us());
             self.intake.begin_cut();
         }
         begins
@@ -21,6 +22,7 @@ impl Shared {
     /// the job goes on.
     pub(crate) fn complete_cut(&self) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        self.stops.end_part(1, self.env.now_us());
         let completed = match self.gathers.iter().any(Gather::fails_later) {
             true => {
                 checkpoints.given_up(self.cuts.number());
@@ -30,6 +32,7 @@ impl Shared {
         };
         self.gathers.iter().for_each(Gather::go_on);
         self.intake.end_cut();
+        self.stops.end(self.cuts.number(), self.env.now_us());
         self.cuts.end();
         // A split may have ended meanwhile, and a worker may have waited with its end.
         self.queue_batches();
