@@ -7,7 +7,7 @@ use std::ops::Range;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use millstream_contract::{Error, Result};
-use millstream_operators::operator::saved::SavedBatch;
+use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
 use millstream_store::{Checkpoints, StateFile, StateWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
@@ -37,14 +37,11 @@ struct Writing {
 }
 
 impl StageTarget<'_> {
-    /// Writes the batches of an operator's state, and returns the files: one for each part.
-    pub(crate) fn save(
-        &self,
-        batches: impl Iterator<Item = Result<SavedBatch>>,
-    ) -> Saved<Vec<StateFile>> {
+    /// Writes the state of an operator, and returns the files: one for each part.
+    pub(crate) fn save(&self, state: &mut dyn SetAside) -> Saved<Vec<StateFile>> {
         let mut files: Vec<Writing> = Vec::new();
-        for batch in batches {
-            let SavedBatch { part, rows } = batch?;
+        let mut at = SavePoint::default();
+        while let Some(SavedBatch { part, rows }) = state.save(&mut at)? {
             let known = files.iter().position(|file| file.part == part);
             let number = match known {
                 Some(number) => number,

@@ -2,7 +2,7 @@
 //!
 //! [`open`] finds the checkpoint from which a job goes on, makes visible what that checkpoint has
 //! prepared, and gives a [`Saver`]. The saver is the engine's [`millstream_engine::Checkpoints`]:
-//! it copies the state of each worker at a cut, writes it while the job goes on, publishes the
+//! it takes what each worker sets aside at a cut, writes it while the job goes on, publishes the
 //! manifest, and then makes the rows of the interval visible. A [`Timer`] asks for cuts.
 //!
 //! **Promise.** Rows of an output that can be committed are visible exactly once after any crash.
@@ -18,7 +18,6 @@
 
 mod failing;
 mod file;
-mod held;
 mod look;
 mod opening;
 mod options;

@@ -19,9 +19,6 @@ use crate::options::{Options, Start};
 use crate::saver::{Restored, Saver};
 use crate::writer::{Fixed, now_us};
 
-/// State that waits to be written takes at most such a part of the job's memory.
-const HELD_PART: u64 = 8;
-
 /// A job that is to be saved.
 pub struct JobToSave<'a> {
     /// The plan.
@@ -89,9 +86,7 @@ pub fn open(
             return Ok(Opening::Ended(manifest.checkpoint));
         }
     }
-    // Copies of state are a small part of the job's memory, and not counted there.
-    let room = usize::try_from(job.settings.memory_bytes / HELD_PART).unwrap_or(usize::MAX);
-    let begin = Begin { store, attempt: attempt(), next, room, began };
+    let begin = Begin { store, attempt: attempt(), next, began };
     begin.begin(options, job, found, Box::new(notice)).map(Opening::Runs)
 }
 
@@ -103,8 +98,7 @@ pub fn join(options: &Options, job: &JobToSave<'_>, place: Place) -> Result<Open
     let store = store_in(&options.path)?;
     let (number, attempt) = place;
     let found = number.map(|number| store.load(number)).transpose().map_err(|error| io(&error))?;
-    // What is written later could not be named in the manifest.
-    let begin = Begin { store, attempt, next: 1, room: 0, began: Instant::now() };
+    let begin = Begin { store, attempt, next: 1, began: Instant::now() };
     begin.begin(options, job, found, Box::new(|_| ()))
 }
 
@@ -114,8 +108,6 @@ struct Begin {
     attempt: String,
     /// The number of the next cut.
     next: u64,
-    /// Memory for copies of state.
-    room: usize,
     began: Instant,
 }
 
@@ -128,7 +120,7 @@ impl Begin {
         found: Option<Manifest>,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Opened> {
-        let Begin { store, attempt, next, room, began } = self;
+        let Begin { store, attempt, next, began } = self;
         let stages = identities(job.plan, job.settings, job.type_name)?;
         let outputs = output_names(job);
         let place = (found.as_ref().map(|manifest| manifest.checkpoint), attempt.clone());
@@ -163,7 +155,7 @@ impl Begin {
             keep: options.keep,
             tolerance: options.tolerance,
         };
-        let saver = Arc::new(Saver::new(fixed, from, next, room, notice)?);
+        let saver = Arc::new(Saver::new(fixed, from, next, notice)?);
         Ok(Opened { resume, saver, place, remarks })
     }
 }

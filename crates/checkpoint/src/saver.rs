@@ -1,7 +1,6 @@
 //! The engine's contract over the store: workers hand their state over, and a thread writes it.
 //!
-//! State is copied while workers stand, and written when they go on. Where it is larger than the
-//! room for copies, workers write the rest themselves.
+//! State is set aside while workers stand, and written when they go on.
 
 use std::fmt;
 use std::mem;
@@ -16,13 +15,12 @@ use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
 use millstream_engine::{CutTaken, Stopper, add_marks};
 use millstream_operators::operator::Operator;
-use millstream_operators::operator::saved::SavePoint;
+use millstream_operators::operator::saved::SetAside;
 use millstream_store::StateFile;
 
 use crate::failing::{SaveError, io};
 use crate::file::read;
-use crate::held::{Held, Room};
-use crate::writer::{Fixed, Work, Writer};
+use crate::writer::{Fixed, Held, Work, Writer};
 
 /// Files with saved state, by stage of the plan.
 pub(crate) type Restored = Vec<Vec<StateFile>>;
@@ -38,7 +36,6 @@ pub struct Saver {
 /// State shared with the writing thread.
 struct Shared {
     writer: Writer,
-    room: Room,
     state: Mutex<State>,
     /// No cut is being taken any more.
     idle: Condvar,
@@ -49,10 +46,8 @@ struct State {
     next: u64,
     /// A cut is being taken or written.
     taking: bool,
-    /// Of this cut: files, state in memory, and a fault.
-    files: Vec<Vec<StateFile>>,
+    /// Of this cut: the state of workers.
     held: Vec<Held>,
-    failed: Option<millstream_store::Error>,
     /// The job, and what ends it when the next cut is written.
     stopper: Option<Stopper>,
     end: Option<Box<dyn FnOnce() + Send>>,
@@ -63,27 +58,15 @@ struct State {
 pub type Others = (JobMarks, Vec<Prepared>);
 
 impl Saver {
-    /// With so much memory for copies of state.
     pub(crate) fn new(
         fixed: Fixed,
         from: Restored,
         next: u64,
-        room: usize,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Saver> {
-        let stages = fixed.stages.len();
-        let state = State {
-            next,
-            taking: false,
-            files: vec![Vec::new(); stages],
-            held: Vec::new(),
-            failed: None,
-            stopper: None,
-            end: None,
-        };
+        let state = State { next, taking: false, held: Vec::new(), stopper: None, end: None };
         let (state, idle) = (Mutex::new(state), Condvar::new());
-        let (writer, room) = (Writer::new(fixed, notice), Room::new(room));
-        let shared = Arc::new(Shared { writer, room, state, idle });
+        let shared = Arc::new(Shared { writer: Writer::new(fixed, notice), state, idle });
         let (works, to_write) = channel();
         let of_thread = shared.clone();
         let write = move || {
@@ -135,7 +118,11 @@ impl Saver {
     /// Rows that cannot be prepared.
     pub fn part_of_end(&self, marks: JobMarks) -> Result<Others> {
         // The last interval of all.
-        let prepared = self.shared.writer.fixed.sinks.iter().map(|sink| sink.prepare(u64::MAX));
+        let sinks = self.shared.writer.fixed.sinks.iter();
+        let prepared = sinks.map(|sink| {
+            let prepared = sink.prepare(u64::MAX)?;
+            sink.seal().map(|()| prepared)
+        });
         Ok((marks, prepared.collect::<Result<_>>()?))
     }
 
@@ -164,8 +151,8 @@ impl Saver {
     }
 }
 
-/// Files of another process, by stage, and why some could not be written.
-type Part = (Vec<Vec<StateFile>>, Option<String>);
+/// Files of another process, by stage, or why they could not be written.
+type Part = std::result::Result<Vec<Vec<StateFile>>, String>;
 
 /// The error of another process's store.
 fn unavailable(text: String) -> millstream_store::Error {
@@ -173,14 +160,6 @@ fn unavailable(text: String) -> millstream_store::Error {
     let (object, message) = message.split_once(": ").unwrap_or(("checkpoint", message));
     let [object, message, help] = [object, message, help].map(str::to_string);
     millstream_store::Error::Unavailable { object, message, help }
-}
-
-impl State {
-    /// Takes what has been saved for a cut.
-    fn take(&mut self) -> (Vec<Vec<StateFile>>, Vec<Held>, Option<millstream_store::Error>) {
-        let files = self.files.iter_mut().map(mem::take).collect();
-        (files, mem::take(&mut self.held), self.failed.take())
-    }
 }
 
 impl Shared {
@@ -199,9 +178,6 @@ impl Shared {
         let mut state = self.lock();
         state.taking = false;
         state.held.clear();
-        state.files.iter_mut().for_each(Vec::clear);
-        state.failed = None;
-        self.room.clear();
         self.writer.report(|_, taking| *taking = None);
         let (stopper, end) = (state.stopper.clone(), state.end.take());
         drop(state);
@@ -223,56 +199,31 @@ impl millstream_engine::Checkpoints for Saver {
         })
     }
 
-    fn save(
-        &self,
-        cut: u64,
-        leader: usize,
-        stage: usize,
-        operator: &mut dyn Operator,
-    ) -> Result<()> {
-        if self.shared.lock().failed.is_some() {
-            return Ok(());
-        }
-        let (mut at, mut batches) = (SavePoint::default(), Vec::new());
-        while let Some(batch) = operator.save(&mut at)? {
-            let has_room = self.shared.room.take(&batch);
-            batches.push(batch);
-            if has_room {
-                continue;
-            }
-            let rest = std::iter::from_fn(|| operator.save(&mut at).transpose());
-            let all = mem::take(&mut batches).into_iter().map(Ok).chain(rest);
-            let written = self.shared.writer.target(cut, stage, leader).save(all);
-            let mut state = self.shared.lock();
-            match written {
-                Ok(mut files) => state.files[stage].append(&mut files),
-                Err(SaveError::Store(error)) if error.may_pass() => state.failed = Some(error),
-                Err(SaveError::Store(error)) => return Err(io(&error)),
-                Err(SaveError::Job(error)) => return Err(error),
-            }
-            break;
-        }
-        self.shared.lock().held.push(Held { stage, leader, batches });
-        Ok(())
+    fn save(&self, _cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>) {
+        self.shared.lock().held.push(Held { stage, leader, state });
     }
 
-    fn part(&self, _cut: u64) -> Result<String> {
-        let mut state = self.shared.lock();
-        let (files, _, failed) = state.take();
-        let part: Part = (files, failed.map(|error| error.to_string()));
+    fn part(&self, cut: u64) -> Result<String> {
+        let held = mem::take(&mut self.shared.lock().held);
+        // The first process may name them in the manifest as soon as it knows of them.
+        let part: Part = match self.shared.writer.write_part(cut, held) {
+            Ok(files) => Ok(files),
+            Err(SaveError::Store(error)) if error.may_pass() => Err(error.to_string()),
+            Err(SaveError::Store(error)) => return Err(io(&error)),
+            Err(SaveError::Job(error)) => return Err(error),
+        };
         serde_json::to_string(&part).map_err(|error| Error::Internal(format!("a part: {error}")))
     }
 
     fn complete(&self, cut: CutTaken) -> Result<()> {
         let mut state = self.shared.lock();
-        let (mut files, held, mut failed) = state.take();
+        let mut others = Vec::new();
         for part in &cut.others {
             let part: Part = serde_json::from_str(part)
                 .map_err(|error| Error::Internal(format!("a part of another process: {error}")))?;
-            files.iter_mut().zip(part.0).for_each(|(all, mut theirs)| all.append(&mut theirs));
-            failed = failed.or(part.1.map(unavailable));
+            others.push(part.map_err(unavailable));
         }
-        let work = Work { cut, files, held, failed };
+        let work = Work { cut, held: mem::take(&mut state.held), others };
         if state.end.is_some() {
             // Workers stand until the job is told to stop: no row behind the cut is computed.
             drop(state);

@@ -10,12 +10,12 @@ use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
 use millstream_engine::{CutTaken, StageIdentity, add_prepared};
+use millstream_operators::operator::saved::SetAside;
 use millstream_state::Leaders;
 use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
 
 use crate::failing::{Failing, SaveError, Saved, io};
 use crate::file::{StageTarget, save_waiting};
-use crate::held::Held;
 
 /// How often publishing is tried again at the end of a job.
 const RETRY: Duration = Duration::from_secs(1);
@@ -59,12 +59,16 @@ struct Progress {
 /// A cut that is to be written.
 pub(crate) struct Work {
     pub(crate) cut: CutTaken,
-    /// By stage: files that are written already.
-    pub(crate) files: Vec<Vec<StateFile>>,
-    /// State that is in memory.
     pub(crate) held: Vec<Held>,
-    /// Why a file could not be written.
-    pub(crate) failed: Option<millstream_store::Error>,
+    /// By other process: files of state, by stage, or why they could not be written.
+    pub(crate) others: Vec<std::result::Result<Vec<Vec<StateFile>>, millstream_store::Error>>,
+}
+
+/// The state of a stage in a worker, that has been set aside.
+pub(crate) struct Held {
+    pub(crate) stage: usize,
+    pub(crate) leader: usize,
+    pub(crate) state: Box<dyn SetAside>,
 }
 
 impl Writer {
@@ -91,7 +95,15 @@ impl Writer {
         for (waiting, prepared) in progress.waiting.iter_mut().zip(&work.cut.prepared) {
             waiting.push(prepared.clone());
         }
-        match self.publish(&progress, work) {
+        // The state first: windows may wait for it.
+        let state = self.write_state(work.cut.number, work.held).and_then(|mut files| {
+            for theirs in work.others {
+                files.iter_mut().zip(theirs?).for_each(|(all, mut more)| all.append(&mut more));
+            }
+            Ok(files)
+        });
+        self.fixed.sinks.iter().try_for_each(|sink| sink.seal())?;
+        match state.and_then(|files| self.publish(&progress, work.cut, files)) {
             Ok(()) => self.published(&mut progress, number),
             Err(SaveError::Store(error)) if error.may_pass() => {
                 self.missed(&mut progress, number, &error)
@@ -114,7 +126,7 @@ impl Writer {
     }
 
     /// Where the state of a stage in a worker goes.
-    pub(crate) fn target(&self, checkpoint: u64, stage: usize, leader: usize) -> StageTarget<'_> {
+    fn target(&self, checkpoint: u64, stage: usize, leader: usize) -> StageTarget<'_> {
         let partitions = Leaders::even(self.fixed.leaders).partitions(leader);
         StageTarget {
             store: &self.fixed.store,
@@ -127,16 +139,25 @@ impl Writer {
         }
     }
 
+    /// Writes what a process that is not the first has of a cut, and completes its interval.
+    pub(crate) fn write_part(&self, number: u64, held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
+        let files = self.write_state(number, held);
+        self.fixed.sinks.iter().try_for_each(|sink| sink.seal())?;
+        files
+    }
+
+    /// Writes the state of a cut; the files of each stage.
+    fn write_state(&self, number: u64, held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
+        let mut files: Vec<Vec<StateFile>> = vec![Vec::new(); self.fixed.stages.len()];
+        for Held { stage, leader, mut state } in held {
+            let target = self.target(number, stage, leader);
+            files[stage].append(&mut target.save(&mut *state)?);
+        }
+        Ok(files)
+    }
+
     /// Writes what is left of a cut, and its manifest.
-    fn publish(&self, progress: &Progress, work: Work) -> Saved<()> {
-        let Work { cut, mut files, held, failed } = work;
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-        for Held { stage, leader, batches } in held {
-            let target = self.target(cut.number, stage, leader);
-            files[stage].append(&mut target.save(batches.into_iter().map(Ok))?);
-        }
+    fn publish(&self, progress: &Progress, cut: CutTaken, files: Vec<Vec<StateFile>>) -> Saved<()> {
         let mut stages = Vec::new();
         let rows = self.fixed.stages.iter().zip(files).zip(cut.frontiers).zip(cut.layouts);
         for (((stage, mut files), frontier_us), layout) in rows {
@@ -244,6 +265,7 @@ impl Writer {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let prepared = self.fixed.sinks.iter().map(|sink| sink.prepare(number));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
+        self.fixed.sinks.iter().try_for_each(|sink| sink.seal())?;
         add_prepared(&mut prepared, others);
         progress.waiting.iter_mut().zip(prepared).for_each(|(waiting, of)| waiting.push(of));
         let mut manifest = self.manifest(number, true, &progress.waiting);

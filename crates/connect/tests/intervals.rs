@@ -37,6 +37,13 @@ struct Files {
     options: TableOptions,
 }
 
+/// Ends an interval of a sink, and seals it.
+fn ended(sink: &dyn Sink, interval: u64) -> millstream_contract::Result<Prepared> {
+    let prepared = sink.prepare(interval)?;
+    sink.seal()?;
+    Ok(prepared)
+}
+
 impl Files {
     fn new(name: &str, partitioned_by: &[&str], given: &[(&str, &str)]) -> Files {
         let directory = Directory::new(name);
@@ -127,13 +134,13 @@ fn files_show_the_rows_of_an_interval_after_its_commit() {
         sink.write(0, &batch(&[1, 2, 3, 4, 5]), true).unwrap();
         sink.write(1, &batch(&[6]), false).unwrap();
         assert!(files.visible().is_empty(), "{what}");
-        let first = sink.prepare(1).unwrap();
+        let first = ended(&*sink, 1).unwrap();
         assert_eq!((first.interval, files.visible()), (1, vec![]), "{what}");
         // The next interval begins before the first is committed.
         sink.write(1, &batch(&[7, 8, 9]), true).unwrap();
         sink.commit(&first).unwrap();
         assert_eq!(files.visible(), [1, 2, 3, 4, 5, 6], "{what}");
-        let second = sink.prepare(2).unwrap();
+        let second = ended(&*sink, 2).unwrap();
         sink.commit(&first).unwrap();
         assert_eq!(files.visible(), [1, 2, 3, 4, 5, 6], "{what}");
         for prepared in [&second, &first, &second] {
@@ -141,10 +148,10 @@ fn files_show_the_rows_of_an_interval_after_its_commit() {
         }
         assert_eq!(files.visible(), [1, 2, 3, 4, 5, 6, 7, 8, 9], "{what}");
         // An interval without rows, and the end of the job.
-        assert_eq!(sink.prepare(3).unwrap(), Prepared { interval: 3, sealed: vec![] }, "{what}");
+        assert_eq!(ended(&*sink, 3).unwrap(), Prepared { interval: 3, sealed: vec![] }, "{what}");
         sink.write(0, &batch(&[10]), true).unwrap();
         sink.finish().unwrap();
-        sink.commit(&sink.prepare(4).unwrap()).unwrap();
+        sink.commit(&ended(&*sink, 4).unwrap()).unwrap();
         sink.mark().unwrap();
         assert_eq!(files.visible(), (1..=10).collect::<Vec<i64>>(), "{what}");
         let names = files.names();
@@ -161,12 +168,12 @@ fn after_a_crash_what_was_prepared_is_committed_and_the_rest_is_never_seen() {
         let what = files.directory.0.display().to_string();
         let sink = files.sink(None);
         sink.write(0, &batch(&[1, 2, 3]), true).unwrap();
-        let first = sink.prepare(1).unwrap();
+        let first = ended(&*sink, 1).unwrap();
         sink.commit(&first).unwrap();
         sink.write(1, &batch(&[4, 5]), true).unwrap();
-        let second = sink.prepare(2).unwrap();
+        let second = ended(&*sink, 2).unwrap();
         sink.write(0, &batch(&[66]), true).unwrap();
-        let abandoned = sink.prepare(3).unwrap();
+        let abandoned = ended(&*sink, 3).unwrap();
         assert!(!abandoned.sealed.is_empty());
         sink.write(0, &batch(&[77]), true).unwrap();
         drop(sink);
@@ -177,11 +184,11 @@ fn after_a_crash_what_was_prepared_is_committed_and_the_rest_is_never_seen() {
         let again = files.sink(Some(&serde_json::from_str(&kept).unwrap()));
         assert_eq!(files.visible(), [1, 2, 3, 4, 5], "{what}");
         again.write(0, &batch(&[6]), true).unwrap();
-        again.commit(&again.prepare(4).unwrap()).unwrap();
+        again.commit(&ended(&*again, 4).unwrap()).unwrap();
         again.commit(&second).unwrap();
         assert_eq!(files.visible(), [1, 2, 3, 4, 5, 6], "{what}");
         again.finish().unwrap();
-        again.commit(&again.prepare(5).unwrap()).unwrap();
+        again.commit(&ended(&*again, 5).unwrap()).unwrap();
         again.mark().unwrap();
         assert_eq!(files.visible(), [1, 2, 3, 4, 5, 6], "{what}");
         let names = files.names();

@@ -34,6 +34,13 @@ struct Results {
     overwrites: bool,
 }
 
+/// Ends an interval of a sink, and seals it.
+fn ended(sink: &dyn Sink, interval: u64) -> millstream_contract::Result<Prepared> {
+    let prepared = sink.prepare(interval)?;
+    sink.seal()?;
+    Ok(prepared)
+}
+
 impl Results {
     fn new(name: &str, partitioned: bool, given: &[(&str, &str)], overwrites: bool) -> Results {
         let directory = Directory::new(&format!("resumed-{name}"));
@@ -164,13 +171,13 @@ fn each_row_is_seen_once_whenever_the_job_is_killed() {
             let sink = results.first();
             sink.write(0, &batch(&[1, 2, 3]), true).unwrap();
             sink.write(1, &batch(&[4, 15]), true).unwrap();
-            let first = sink.prepare(1).unwrap();
+            let first = ended(&*sink, 1).unwrap();
             sink.commit(&first).unwrap();
             sink.write(0, &batch(&[6, 7, 8]), true).unwrap();
             sink.write(1, &batch(&[9, 10, 11, 12]), true).unwrap();
             let mut checkpoint = kept(&first);
             if moment != BeforePrepare {
-                let second = sink.prepare(2).unwrap();
+                let second = ended(&*sink, 2).unwrap();
                 assert!(second.sealed.len() > 1, "{what}");
                 if moment != Moment::Prepared {
                     checkpoint = kept(&second);
@@ -205,7 +212,7 @@ fn each_row_is_seen_once_whenever_the_job_is_killed() {
             let more: &[i64] = if is_whole { &[13] } else { &[6, 7, 8, 9, 10, 11, 12, 13] };
             again.write(1, &batch(more), true).unwrap();
             again.finish().unwrap();
-            let last = again.prepare(3).unwrap();
+            let last = ended(&*again, 3).unwrap();
             assert_eq!(results.visible(), before, "{what}");
             again.commit(&last).unwrap();
             again.mark().unwrap();
@@ -238,16 +245,16 @@ fn what_is_overwritten_stays_until_the_end() {
             let sink = former.first();
             sink.write(0, &batch(&[1001, 1002, 1003]), true).unwrap();
             sink.finish().unwrap();
-            sink.commit(&sink.prepare(1).unwrap()).unwrap();
+            sink.commit(&ended(&*sink, 1).unwrap()).unwrap();
             drop(sink);
             let results = Results { overwrites: true, ..former };
 
             let sink = results.first();
             sink.write(0, &batch(&[1, 2]), true).unwrap();
-            let first = sink.prepare(1).unwrap();
+            let first = ended(&*sink, 1).unwrap();
             sink.commit(&first).unwrap();
             sink.write(1, &batch(&[3, 11]), true).unwrap();
-            let second = sink.prepare(2).unwrap();
+            let second = ended(&*sink, 2).unwrap();
             sink.commit(&second).unwrap();
             assert!(second.sealed.len() > first.sealed.len(), "all parts so far: {what}");
             sink.write(0, &batch(&[99]), true).unwrap();
@@ -258,7 +265,7 @@ fn what_is_overwritten_stays_until_the_end() {
             assert_eq!(results.unfinished(), second.sealed.len(), "{what}");
             sink.write(0, &batch(&[12]), true).unwrap();
             sink.finish().unwrap();
-            let last = sink.prepare(3).unwrap();
+            let last = ended(&*sink, 3).unwrap();
             assert_eq!(results.visible(), [1001, 1002, 1003], "{what}");
             let checkpoint = kept(&last);
             match moment {
@@ -269,7 +276,7 @@ fn what_is_overwritten_stays_until_the_end() {
                     assert_eq!(results.visible(), [1001, 1002, 1003], "{what}");
                     sink.write(1, &batch(&[12]), true).unwrap();
                     sink.finish().unwrap();
-                    sink.commit(&sink.prepare(3).unwrap()).unwrap();
+                    sink.commit(&ended(&*sink, 3).unwrap()).unwrap();
                     sink.mark().unwrap();
                 }
                 Durable | Renamed(_) | Committed => {
@@ -302,7 +309,7 @@ fn a_second_job_ends_with_an_error_while_the_first_runs() {
         let what = results.directory.0.display().to_string();
         let zombie = results.first();
         zombie.write(0, &batch(&[1, 2, 3]), true).unwrap();
-        let first = zombie.prepare(1).unwrap();
+        let first = ended(&*zombie, 1).unwrap();
         let before = results.names();
         let second = results.made(true);
         for error in [second.commit(&first).unwrap_err(), results.open(&*second).unwrap_err()] {
@@ -312,7 +319,7 @@ fn a_second_job_ends_with_an_error_while_the_first_runs() {
         assert_eq!(results.names(), before, "nothing was touched: {what}");
         zombie.commit(&first).unwrap();
         zombie.write(0, &batch(&[4]), true).unwrap();
-        let last = zombie.prepare(2).unwrap();
+        let last = ended(&*zombie, 2).unwrap();
         zombie.commit(&last).unwrap();
         drop(zombie);
         drop(results.resumed(&kept(&last)));
@@ -335,13 +342,13 @@ fn files_of_processes_that_run_stay() {
         sink.write(0, &batch(&[1]), true).unwrap();
     }
     // No file of it is open, and it may be going to commit this one.
-    let prepared = sealed.prepare(1).unwrap();
+    let prepared = ended(&*sealed, 1).unwrap();
     drop(dead);
     assert_eq!(results.unfinished(), 3);
     let first = open(0);
     let left = |sink: &str| results.names().iter().any(|name| name.contains(sink));
     assert!(!left(".part-1-") && left(".part-2-") && left(".part-3-"), "{:?}", results.names());
     first.commit(&prepared).unwrap();
-    first.commit(&alive.prepare(1).unwrap()).unwrap();
+    first.commit(&ended(&*alive, 1).unwrap()).unwrap();
     assert_eq!(results.visible(), [1, 1]);
 }

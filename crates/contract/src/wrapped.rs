@@ -291,6 +291,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.prepare(interval).map_err(|error| self.words.error(error))
     }
 
+    fn seal(&self) -> Result<()> {
+        self.inner.seal().map_err(|error| self.words.error(error))
+    }
+
     fn commit(&self, prepared: &Prepared) -> Result<()> {
         self.inner.commit(prepared).map_err(|error| self.words.error(error))
     }

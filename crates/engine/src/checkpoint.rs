@@ -13,6 +13,7 @@ use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::JobMarks;
 use millstream_operators::operator::Operator;
+use millstream_operators::operator::saved::SetAside;
 
 /// Takes the cuts of a job, and makes them durable. A failure ends the job; a store that fails for
 /// a while is the implementation's affair.
@@ -20,20 +21,15 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// Gives a new operator the state that an earlier job has saved: that of `stage`, of the keys
     /// that `leader` leads among all. Called once for each worker and stage of a job that resumes.
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()>;
-    /// Saves the state of `stage`, of the worker that is `leader` among all, at cut number `cut`.
-    /// Called once for each worker and stage, in the threads of the workers, while all of them
-    /// stand. Each process of a job has [`Checkpoints`] of its own, over a store that all of them
+    /// Is given the state of `stage`, of the worker that is `leader` among all, at cut number
+    /// `cut`, to be saved in [`Checkpoints::part`], or after [`Checkpoints::complete`]. Called once
+    /// for each worker and stage, while all workers stand. Windows may wait until it is saved or
+    /// dropped. Each process of a job has [`Checkpoints`] of its own, over a store that all of them
     /// see.
-    fn save(
-        &self,
-        cut: u64,
-        leader: usize,
-        stage: usize,
-        operator: &mut dyn Operator,
-    ) -> Result<()>;
-    /// In a process that is not the first, when all its state of a cut has been saved: what the
-    /// first has to know of it to complete the cut ([`CutTaken::others`]). It may only count on
-    /// what is durable.
+    fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>);
+    /// In a process that is not the first, when it has been given all its state of a cut: saves the
+    /// state, and returns what the first has to know of it to complete the cut
+    /// ([`CutTaken::others`]). It may only count on what is durable.
     fn part(&self, _cut: u64) -> Result<String> {
         Ok(String::new())
     }
@@ -41,6 +37,9 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// sealed. When this returns, the job goes on. It does not commit the sinks. Called in the
     /// first process.
     fn complete(&self, cut: CutTaken) -> Result<()>;
+    /// A worker has nothing to do but to wait for state that is to be saved. Who saves in another
+    /// thread need not care.
+    fn is_awaited(&self) {}
     /// A cut that the job has begun ([`Stopper::cut`](crate::Stopper::cut)) will not be completed:
     /// the job has ended before, or an error waits behind the first rows of a LIMIT, and would be
     /// forgotten. What has been saved for the cut does not count. But rows that other processes

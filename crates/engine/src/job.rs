@@ -26,7 +26,7 @@ use crate::plan::Plan;
 use crate::roles::Place;
 use crate::roles::Roles;
 use crate::settings::{Exchange, Settings};
-use crate::shared::{Cuts, Shared};
+use crate::shared::{Cuts, Shared, StopClock};
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
@@ -288,6 +288,7 @@ impl Job {
                 workers,
                 if place.process == 0 { place.processes - 1 } else { 0 },
             ),
+            stops: StopClock::default(),
             checkpoints,
             resumed: from.frontiers.clone(),
             layouts: plan.layouts(),

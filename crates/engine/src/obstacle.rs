@@ -14,6 +14,8 @@ pub enum Obstacle {
     Slot,
     /// Leaders have to merge earlier rows first.
     Credit,
+    /// A checkpoint has still to save rows that a window needs.
+    Checkpoint,
     /// An output has no room: earlier rows have to be written first.
     Output,
     /// Memory is scarce.

@@ -31,6 +31,8 @@ pub enum Kind {
     Output,
     /// Side tables of lookup joins, with the memory for reading them.
     Tables,
+    /// Copies of state that a checkpoint has still to save.
+    Saved,
 }
 
 /// An operator's content, for messages.
@@ -97,6 +99,7 @@ pub struct Budget {
     fired: AtomicU64,
     output: AtomicU64,
     tables: AtomicU64,
+    saved: AtomicU64,
     /// State and its next growth, over all stages and workers.
     state: AtomicU64,
     growth: AtomicU64,
@@ -139,6 +142,7 @@ impl Budget {
             fired: AtomicU64::new(0),
             output: AtomicU64::new(0),
             tables: AtomicU64::new(0),
+            saved: AtomicU64::new(0),
             state: AtomicU64::new(0),
             growth: AtomicU64::new(0),
             room: AtomicU64::new(0),
@@ -159,6 +163,7 @@ impl Budget {
             Kind::Fired => &self.fired,
             Kind::Output => &self.output,
             Kind::Tables => &self.tables,
+            Kind::Saved => &self.saved,
         }
     }
 
@@ -227,7 +232,7 @@ impl Budget {
         self.limit_bytes / 2
     }
 
-    /// The most that was counted at once: state, input, segments, output and side tables.
+    /// The most that was counted at once.
     pub fn most(&self) -> u64 {
         self.most.load(Relaxed)
     }
@@ -243,8 +248,8 @@ impl Budget {
 
     /// All that is held.
     fn all(&self) -> u64 {
-        let Budget { state, input, segments, fired, output, tables, .. } = self;
-        let held = [state, input, segments, fired, output, tables];
+        let Budget { state, input, segments, fired, output, tables, saved, .. } = self;
+        let held = [state, input, segments, fired, output, tables, saved];
         held.into_iter().map(|bytes| bytes.load(Relaxed)).sum()
     }
 
@@ -297,8 +302,8 @@ impl Budget {
         (self.limit_bytes / 32) as usize
     }
 
-    /// True if the needed memory fits; false if it will fit once other workers have given back
-    /// their spare memory: the caller has to wait. Otherwise the error that ends the job.
+    /// True if the needed memory fits; false if it may fit once other workers have given back their
+    /// spare memory, or a checkpoint is saved: the caller has to wait. Otherwise the error that ends the job.
     pub fn check(&self) -> Result<bool> {
         self.check_with(0)
     }
@@ -310,7 +315,9 @@ impl Budget {
             return Ok(true);
         }
         let ledger = self.ledger();
-        if needed.saturating_sub(ledger.sum(|w| w.spare_bytes)) <= self.limit_bytes {
+        // What a checkpoint saves will be free, too, and windows that wait for it will fire.
+        let saves = self.held(Kind::Saved) > 0;
+        if saves || needed.saturating_sub(ledger.sum(|w| w.spare_bytes)) <= self.limit_bytes {
             return Ok(false);
         }
         let of_batches = ledger.sum(|w| w.batch_growth_bytes) + self.held(Kind::Input);

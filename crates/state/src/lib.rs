@@ -46,7 +46,7 @@ mod windows;
 pub use deltas::clock::VectorClock;
 pub use deltas::foreign::Malformed;
 pub use deltas::fragment::{Fragment, Mode};
-pub use deltas::saved::RowGroup;
+pub use deltas::saved::{RowGroup, TableCopy};
 pub use memory::arena::Arena;
 pub use memory::cache::near_cache_bytes;
 pub use memory::hash::{hash_bytes, hash_each_word, hash_word, hash_words};

@@ -5,7 +5,9 @@
 
 use std::fmt::Write;
 
-use millstream::observe::{CheckpointStatus, Doing, Snapshot, Split, WorkerStatus, share_read};
+use millstream::observe::{
+    CheckpointStatus, Doing, Latency, Snapshot, Split, Stops, WorkerStatus, share_read,
+};
 use millstream_connect::http::message::Answer;
 
 use super::board::StatusBoard;
@@ -216,17 +218,19 @@ fn outputs(text: &mut Text, snapshot: &Snapshot, runs: bool) {
         .for_each(|(number, output)| family.sample(&label(number), output.queued_bytes as f64));
     let help = "From the watermark passing a window's end until its last row has been written; \
                 quantiles are of the latest 1000 windows.";
-    let latency = &snapshot.latency;
-    let mut family = text.family("millstream_fire_latency_seconds", "summary", help);
-    for (quantile, us) in [("0.5", latency.p50_us), ("0.99", latency.p99_us), ("1", latency.max_us)]
-    {
+    let family = text.family("millstream_fire_latency_seconds", "summary", help);
+    summary(family, runs, &snapshot.latency);
+}
+
+fn summary(mut family: Family<'_>, runs: bool, times: &Latency) {
+    for (quantile, us) in [("0.5", times.p50_us), ("0.99", times.p99_us), ("1", times.max_us)] {
         let labels = [("quantile", quantile.to_string())];
-        // As OpenMetrics wants it: 0 would be the best latency there is.
-        let seconds = if latency.windows == 0 { f64::NAN } else { us as f64 / 1e6 };
+        // As OpenMetrics wants it: 0 would be the best time there is.
+        let seconds = if times.windows == 0 { f64::NAN } else { us as f64 / 1e6 };
         family.sample_if(runs, &labels, seconds);
     }
-    family.sample_as(runs, "_sum", latency.sum_us as f64 / 1e6);
-    family.sample_as(runs, "_count", latency.windows as f64);
+    family.sample_as(runs, "_sum", times.sum_us as f64 / 1e6);
+    family.sample_as(runs, "_count", times.windows as f64);
 }
 
 fn channels(text: &mut Text, snapshot: &Snapshot) {
@@ -298,6 +302,16 @@ fn checkpoints(text: &mut Text, snapshot: &Snapshot) {
     text.gauge("millstream_checkpoint_duration_seconds", help).sample_if(last, &[], duration);
     let help = "Bytes of state in the last checkpoint.";
     text.gauge("millstream_checkpoint_bytes", help).sample_if(last, &[], status.bytes as f64);
+    let help = "How long a worker stood still for a checkpoint; quantiles are of the latest 1000 \
+                times.";
+    let Stops { pauses, drain_us, save_us, complete_us } = &snapshot.stops;
+    let family = text.family("millstream_checkpoint_pause_seconds", "summary", help);
+    summary(family, saves, pauses);
+    let help = "The last time that workers stood for a checkpoint, by parts.";
+    let mut family = text.gauge("millstream_checkpoint_stop_seconds", help);
+    for (part, us) in [("drain", drain_us), ("save", save_us), ("complete", complete_us)] {
+        family.sample_if(last, &[("part", part.to_string())], seconds(*us as i64));
+    }
 }
 
 fn seconds(us: i64) -> f64 {

@@ -91,7 +91,7 @@ pub(crate) use self::options::{ask_written, check_partitions, is_only_written, r
 use self::partition::Partitions;
 pub(crate) use self::partition::{misplaced, partition_in, value_in, value_of};
 use self::rolling::RollingClock;
-use self::worker::{Common, Worker};
+use self::worker::{Common, OpenFile, Worker};
 
 /// Files that are open at once, of all workers of a process; and what each worker has at least.
 const OPEN_FILES: usize = 256;
@@ -127,6 +127,8 @@ struct OwnFiles {
     /// directory, and whether the last row has come, so that the files can be shown.
     held: BTreeSet<String>,
     ended: bool,
+    /// Prepared files whose names have not been synced.
+    to_sync: Vec<Sealed>,
 }
 
 /// Parts that exist once the job has begun.
@@ -319,22 +321,33 @@ impl Sink for FileSink {
     }
 
     fn prepare(&self, interval: u64) -> Result<Prepared> {
-        self.seal_all()?;
-        let sealed = self.workers().iter().flat_map(|worker| locked(worker).take_sealed());
-        let mut sealed: Vec<Sealed> = sealed.collect();
+        let mut sealed: Vec<Sealed> = Vec::new();
+        for worker in self.workers() {
+            sealed.extend(locked(worker).end_interval()?);
+        }
         let Manner { intervals, overwrites, .. } = self.manner();
+        let mut own = self.own();
         if intervals {
-            // A checkpoint will name them before they are committed.
-            self.settings.directory.sync(&sealed)?;
+            own.to_sync.extend_from_slice(&sealed);
         }
         if intervals && overwrites {
-            let mut own = self.own();
             own.held.extend(sealed.drain(..).map(|sealed| sealed.from));
             let to = |from: &String| if own.ended { final_name(from) } else { from.clone() };
             let held = own.held.iter();
             sealed = held.map(|from| Sealed { from: from.clone(), to: to(from) }).collect();
         }
         Ok(Prepared { interval, sealed })
+    }
+
+    /// A checkpoint will name the files before they are committed: their bytes and their names are
+    /// synced.
+    fn seal(&self) -> Result<()> {
+        for worker in self.workers() {
+            let ended = locked(worker).take_ended();
+            ended.into_iter().try_for_each(OpenFile::seal)?;
+        }
+        let to_sync = std::mem::take(&mut self.own().to_sync);
+        self.settings.directory.sync(&to_sync)
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {

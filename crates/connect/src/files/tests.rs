@@ -322,7 +322,7 @@ fn partitions_that_cannot_be_are_explained() {
     assert!(error.contains("longer than a file's name may be"), "{error}");
 }
 
-/// When `prepare` returns, a checkpoint may name the files: their bytes and their names are on the
+/// When `seal` returns, a checkpoint may name the files: their bytes and their names are on the
 /// disk. When `commit` returns, so are their final names.
 #[test]
 fn what_is_prepared_and_what_is_committed_is_synced() {
@@ -341,8 +341,11 @@ fn what_is_prepared_and_what_is_committed_is_synced() {
         let made = synced::take();
         assert!(has(&made, &folder.0, "deep") && has(&made, parent, own), "{made:?}");
         sink.write(0, &rows(&[(1, "a"), (2, "b"), (3, "a"), (4, "a")]), true).unwrap();
+        let mut all = synced::take();
         let prepared = sink.prepare(1).unwrap();
-        let all = synced::take();
+        assert_eq!(synced::take(), [], "while workers stand");
+        sink.seal().unwrap();
+        all.extend(synced::take());
         let path = |name: &String| folder.0.join("deep").join(name);
         let split = |name: &String| {
             let path = path(name);

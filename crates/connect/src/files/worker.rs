@@ -56,6 +56,8 @@ pub(super) struct Worker {
     uses: u64,
     /// Complete, and not committed.
     sealed: Vec<Sealed>,
+    /// Files of an interval that has ended, which are to be completed.
+    ended: Vec<OpenFile>,
     /// Sealed files, locked until the sink is dropped where nothing else is.
     kept: Vec<Output>,
     /// First error of writing in the background.
@@ -63,7 +65,7 @@ pub(super) struct Worker {
 }
 
 /// A file that is being written.
-struct OpenFile {
+pub(super) struct OpenFile {
     names: Sealed,
     output: Output,
     encoder: Box<dyn Encoder>,
@@ -83,6 +85,7 @@ impl Worker {
             open: HashMap::new(),
             uses: 0,
             sealed: Vec::new(),
+            ended: Vec::new(),
             kept: Vec::new(),
             failed: None,
         }
@@ -181,12 +184,12 @@ impl Worker {
 
     /// Completes a file: all its rows are on the disk, and no row is added.
     fn seal(&mut self, partition: &str) -> Result<()> {
-        let Some(mut part) = self.open.remove(partition) else { return Ok(()) };
-        part.encoder.finish()?;
-        part.output.sync()?;
-        self.sealed.push(part.names);
+        let Some(part) = self.open.remove(partition) else { return Ok(()) };
+        let (names, output) = (part.names.clone(), part.output.clone());
+        part.seal()?;
+        self.sealed.push(names);
         if self.common.is_plain() {
-            self.kept.push(part.output);
+            self.kept.push(output);
         }
         Ok(())
     }
@@ -232,8 +235,33 @@ impl Worker {
         }
     }
 
-    /// Takes the sealed files that are not committed; from now on the caller commits them.
-    pub(super) fn take_sealed(&mut self) -> Vec<Sealed> {
-        std::mem::take(&mut self.sealed)
+    /// Ends an interval: its files that are not committed, which from now on the caller commits.
+    /// Where there are further intervals the open files are still to be completed.
+    pub(super) fn end_interval(&mut self) -> Result<Vec<Sealed>> {
+        if !self.common.intervals {
+            self.seal_all()?;
+        }
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut open: Vec<(String, OpenFile)> = self.open.drain().collect();
+        open.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.extend(open.iter().map(|(_, part)| part.names.clone()));
+        self.ended.extend(open.into_iter().map(|(_, part)| part));
+        Ok(sealed)
+    }
+
+    /// Takes the files that are to be completed.
+    pub(super) fn take_ended(&mut self) -> Vec<OpenFile> {
+        std::mem::take(&mut self.ended)
+    }
+}
+
+impl OpenFile {
+    /// Completes the file: all its rows are on the disk.
+    pub(super) fn seal(mut self) -> Result<()> {
+        self.encoder.finish()?;
+        self.output.sync()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Latency, Memory, OpenWindow, Output, Phase, Snapshot, Split, StageStatus};
+use super::{Latency, Memory, OpenWindow, Output, Phase, Snapshot, Split, StageStatus, Stops};
 
 impl Snapshot {
     /// Adds what another process of the same job says. Counts and bytes add up, watermarks are the
@@ -40,11 +40,21 @@ impl Snapshot {
         self.channels.extend_from_slice(&other.channels);
         self.memory.add(&other.memory);
         self.latency.add(&other.latency);
+        self.stops.add(&other.stops);
     }
 
     /// Whether splits of a source are read by those who have said this.
     fn reads(&self, source: usize) -> bool {
         self.splits.iter().any(|split| split.source == source && !split.elsewhere)
+    }
+}
+
+impl Stops {
+    fn add(&mut self, other: &Stops) {
+        self.pauses.add(&other.pauses);
+        self.drain_us = self.drain_us.max(other.drain_us);
+        self.save_us = self.save_us.max(other.save_us);
+        self.complete_us = self.complete_us.max(other.complete_us);
     }
 }
 

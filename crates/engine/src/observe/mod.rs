@@ -61,6 +61,9 @@ pub struct Snapshot {
     /// The job's checkpoints, if there are any.
     #[serde(default)]
     pub checkpoints: Option<CheckpointStatus>,
+    /// How long workers stood for checkpoints.
+    #[serde(default)]
+    pub stops: Stops,
 }
 
 /// How far a job is.
@@ -154,7 +157,7 @@ impl From<Obstacle> for Doing {
     fn from(obstacle: Obstacle) -> Doing {
         match obstacle {
             Obstacle::Memory => Doing::Memory,
-            Obstacle::Output => Doing::Output,
+            Obstacle::Output | Obstacle::Checkpoint => Doing::Output,
             Obstacle::Credit | Obstacle::Slot => Doing::Credit,
             Obstacle::NoInput | Obstacle::Unwanted => Doing::Input,
         }
@@ -313,6 +316,19 @@ impl Memory {
     pub fn used_bytes(&self) -> u64 {
         self.state_bytes + self.input_bytes + self.segment_bytes + self.output_bytes
     }
+}
+
+/// The stops of workers for checkpoints.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stops {
+    /// How long single workers stood still in single cuts (`windows`).
+    pub pauses: Latency,
+    /// The last cut: from its begin until all workers stood.
+    pub drain_us: u64,
+    /// From then until all state was saved.
+    pub save_us: u64,
+    /// From then until all workers went on: outputs ended their interval.
+    pub complete_us: u64,
 }
 
 /// From the watermark passing a window's end until its last row has been written.

@@ -37,6 +37,7 @@ impl Shared {
         if !may || !self.cuts.begin(number) {
             return Ok(false);
         }
+        self.stops.begin(self.env.now_us());
         self.intake.begin_cut(partners.map_or(0, |net| net.place.processes - 1));
         if let Some(net) = partners {
             net.broadcast(Head { number, ..Head::new(Kind::Cut) })?;
@@ -51,6 +52,7 @@ impl Shared {
         let is_now = self.cuts.current() == Some(number);
         match (kind, net.is_coordinator()) {
             (Kind::Cut, false) if process == 0 && self.cuts.begin(number) => {
+                self.stops.begin(self.env.now_us());
                 let body = self.intake.begin_cut(1);
                 net.post(0, Head { number, ..Head::new(Kind::CutAt) }, body)?;
             }
@@ -97,6 +99,7 @@ impl Shared {
     /// the cut is handed over. Then the job goes on, when the coordinator says so.
     pub(crate) fn complete_cut(&self, number: u64) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        self.stops.end_part(1, self.env.now_us());
         let partners = self.partners();
         if let Some(net) = partners.filter(|net| !net.is_coordinator()) {
             let part = self.part_of_cut(number, &**checkpoints)?;
@@ -124,6 +127,9 @@ impl Shared {
     fn end_cut(&self) {
         self.gathers.iter().for_each(Gather::go_on);
         self.intake.end_cut();
+        if let Some(number) = self.cuts.current() {
+            self.stops.end(number, self.env.now_us());
+        }
         self.cuts.end();
         // A split may have ended meanwhile, and a worker may have waited with its end.
         self.queue_batches();

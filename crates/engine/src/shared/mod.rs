@@ -6,6 +6,7 @@ mod latencies;
 mod messages;
 mod observed;
 mod outputs;
+mod stops;
 mod windows;
 
 use std::sync::atomic::AtomicBool;
@@ -30,6 +31,7 @@ pub(crate) use cuts::Cuts;
 use latencies::Latencies;
 use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
+pub(crate) use stops::StopClock;
 
 /// State shared by all workers of a job.
 pub(crate) struct Shared {
@@ -62,6 +64,7 @@ pub(crate) struct Shared {
     /// The store of the job's cuts; `None`: the job takes no cuts.
     pub(crate) checkpoints: Option<Arc<dyn Checkpoints>>,
     pub(crate) cuts: Cuts,
+    pub(crate) stops: StopClock,
     /// By stage: the windows that fire up to this watermark fired in the job before.
     pub(crate) resumed: Vec<i64>,
     /// By stage: its packing.

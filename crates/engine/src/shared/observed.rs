@@ -58,6 +58,7 @@ impl Shared {
             memory: self.observed_memory(),
             latency,
             checkpoints: self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.status()),
+            stops: self.stops.observed(),
         }
     }
 

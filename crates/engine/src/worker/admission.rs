@@ -123,7 +123,9 @@ impl Worker {
         feeds: &Feeds,
         credit: Obstacle,
     ) -> Result<Option<Obstacle>> {
-        let blocked = feeds.later.iter().filter_map(|stage| self.blocked[*stage]).max();
+        let blocked = feeds.later.iter().filter_map(|stage| self.blocked[*stage]);
+        // More input does no harm to a window that only has to wait.
+        let blocked = blocked.filter(|obstacle| *obstacle != Obstacle::Checkpoint).max();
         if blocked.is_some() {
             return Ok(blocked);
         }
@@ -171,7 +173,7 @@ impl Worker {
             Obstacle::Memory => stats.memory_stalls += 1,
             Obstacle::Output => stats.output_stalls += 1,
             Obstacle::Credit | Obstacle::Slot => stats.credit_stalls += 1,
-            Obstacle::NoInput | Obstacle::Unwanted => {}
+            Obstacle::NoInput | Obstacle::Unwanted | Obstacle::Checkpoint => {}
         }
         self.doing = obstacle.into();
         let soon = is_looked_at_again(&Some(obstacle));

@@ -1,5 +1,6 @@
 //! A worker's part in a cut. The worker seals stage after stage, and fires all complete windows.
-//! Then the worker saves the state of all stages and waits for the other workers.
+//! Then the worker sets the state of all stages aside and waits for the other workers. The state is
+//! saved when all go on. Until then windows that need what was not copied do not fire.
 
 use super::{StageState, Step, Worker};
 use crate::delivery::Seal;
@@ -7,6 +8,25 @@ use crate::edges::Root;
 use crate::error::Result;
 use crate::gather::Gather;
 use crate::shared::Shared;
+use millstream_operators::budget::{Held, Kind};
+use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
+
+/// Copying this part of the setting `memory`, over all workers, is no risk; and this many bytes
+/// takes a worker some milliseconds.
+const COPIED_PART: u64 = 16;
+const COPIED_BYTES_MAX: u64 = 16 << 20;
+
+/// A worker that waits for state to be saved looks again after this time.
+const LOOK_AGAIN_US: i64 = 1_000;
+
+/// How long the worker has stood still for the cut that is being taken.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// Since when it does now.
+    since: Option<i64>,
+    /// Microseconds before.
+    us: i64,
+}
 
 impl Worker {
     /// Takes the state that the job before has saved, if there was one.
@@ -29,15 +49,22 @@ impl Worker {
     /// merge, to write or to fire; `None` if the worker is to go on as usual.
     pub(super) fn step_to_cut(&mut self, stages: &mut [StageState]) -> Result<Option<Step>> {
         let shared = self.context.shared.clone();
-        let Some(cut) = shared.cuts.current().filter(|_| shared.intake.has_reached_cut()) else {
+        let Some(cut) = shared.cuts.current() else {
+            if let Some(Standing { us, .. }) = self.standing.take() {
+                shared.stops.note_pause(us.max(0) as u64);
+            }
             return Ok(None);
         };
+        if !shared.intake.has_reached_cut() {
+            return Ok(None);
+        }
         if self.saved == Some(cut) {
             // Rows of other processes come before the notice that these have saved their state.
             if shared.cuts.completes(cut, || shared.gathers.iter().all(Gather::stand)) {
                 shared.complete_cut(cut)?;
                 return Ok(Some(Step::Busy));
             }
+            self.stand();
             return Ok(Some(self.pause(stages, None)));
         }
         let id = self.context.id;
@@ -55,11 +82,28 @@ impl Worker {
                 return Ok(Some(Step::Busy));
             }
         }
+        self.stand();
         if !shared.cuts.all_fired() {
             return Ok(Some(self.pause(stages, None)));
         }
+        shared.stops.end_part(0, shared.env.now_us());
         self.save(&shared, stages, cut)?;
         Ok(Some(Step::Busy))
+    }
+
+    /// The worker stands still until its next step.
+    fn stand(&mut self) {
+        let since = Some(self.context.shared.env.now_us());
+        self.standing.get_or_insert_default().since = since;
+    }
+
+    /// Begins a step of a worker that has stood still for a cut.
+    pub(super) fn stop_standing(&mut self) {
+        if let Some(Standing { since, us }) = &mut self.standing
+            && let Some(since) = since.take()
+        {
+            *us += self.context.shared.env.now_us().saturating_sub(since);
+        }
     }
 
     /// Seals a stage whose inputs are complete. False if it has to wait.
@@ -100,20 +144,77 @@ impl Worker {
             && processes.all(|(_, merged)| *merged == cut)
             && state.frontier == state.clock.min()
             && state.operator.firing().is_none()
+            && !state.operator.awaits_thaw(None)
             && self.waiting[number].is_none()
     }
 
-    /// Saves the worker's state.
+    /// Sets the worker's state aside, to be saved.
     fn save(&mut self, shared: &Shared, stages: &mut [StageState], number: u64) -> Result<()> {
         if let Some(checkpoints) = &shared.checkpoints {
+            let mut left_bytes = copied_bytes_max(shared);
             for state in stages.iter_mut() {
-                let stage = state.stage.number;
-                checkpoints.save(number, self.context.leader, stage, state.operator.as_mut())?;
+                let aside = state.operator.set_aside(left_bytes)?;
+                left_bytes = left_bytes.saturating_sub(aside.copied_bytes());
+                self.thaws |= state.operator.awaits_thaw(None);
+                let bytes = size_of::<Counted>() + aside.copied_bytes();
+                let held = shared.budget.hold(Kind::Saved, bytes);
+                let aside = Box::new(Counted { aside, _held: held });
+                checkpoints.save(number, self.context.leader, state.stage.number, aside);
+                self.context.note_usage(state);
             }
         }
         self.saved = Some(number);
         shared.cuts.note_saved();
         shared.wake_others(self.context.id);
         Ok(())
+    }
+
+    /// The worker waits, also until state that it has set aside is saved. When it looks again, since
+    /// who saves state tells nobody.
+    #[cold]
+    pub(super) fn await_thaw(&self) -> Option<i64> {
+        let shared = &self.context.shared;
+        shared.checkpoints.iter().for_each(|checkpoints| checkpoints.is_awaited());
+        Some(shared.env.now_us() + LOOK_AGAIN_US)
+    }
+
+    /// Goes on to take back what was set aside and has been saved. Whether there was something to
+    /// do.
+    pub(super) fn thaw_some(&mut self, stages: &mut [StageState]) -> bool {
+        for state in stages.iter_mut() {
+            if state.operator.thaw() {
+                self.context.note_usage(state);
+                return true;
+            }
+        }
+        self.thaws = stages.iter().any(|state| state.operator.awaits_thaw(None));
+        false
+    }
+}
+
+/// How many bytes each worker may copy while all stand.
+fn copied_bytes_max(shared: &Shared) -> usize {
+    let part = shared.settings.memory_bytes / COPIED_PART / shared.settings.workers as u64;
+    match shared.env.choose(3) {
+        // In simulation.
+        Some(0) => 0,
+        Some(1) => 1_000,
+        _ => part.min(COPIED_BYTES_MAX) as usize,
+    }
+}
+
+/// What is set aside, of which the copies count against the budget.
+struct Counted {
+    aside: Box<dyn SetAside>,
+    _held: Held,
+}
+
+impl SetAside for Counted {
+    fn save(&mut self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        self.aside.save(at)
+    }
+
+    fn copied_bytes(&self) -> usize {
+        self.aside.copied_bytes()
     }
 }

@@ -225,6 +225,9 @@ impl Worker {
             self.fired_up_to(state)?;
             return Ok(Fired::Some);
         };
+        if self.thaws && state.operator.awaits_thaw(Some(window)) {
+            return Ok(Fired::Waits(Obstacle::Checkpoint));
+        }
         if complete > state.rested {
             // Once for all windows that this lets go: now there is the most of it.
             state.rested = complete;

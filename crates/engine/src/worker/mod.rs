@@ -79,6 +79,10 @@ pub(crate) struct Worker {
     answered: u64,
     /// The last cut for which the worker's state has been saved.
     saved: Option<u64>,
+    /// Whether state of a stage may be set aside still.
+    thaws: bool,
+    /// `None`: it has not stood still for a cut, or has gone on.
+    standing: Option<cut::Standing>,
     /// Whether the worker has the state of the job before, if there was one.
     restored: bool,
 }
@@ -110,6 +114,8 @@ impl Worker {
             doing: Doing::Step,
             answered: 0,
             saved: None,
+            thaws: false,
+            standing: None,
             restored: false,
             context,
         }
@@ -160,6 +166,9 @@ impl Worker {
         if !std::mem::replace(&mut self.restored, true) {
             self.restore(stages)?;
         }
+        if self.standing.is_some() {
+            self.stop_standing();
+        }
         let Worker { context, delivery, .. } = self;
         delivery.collect(context);
         self.serve_network(stages)?;
@@ -177,6 +186,9 @@ impl Worker {
         let tight = self.context.shared.budget.tight();
         if tight {
             stages.iter_mut().for_each(|state| self.context.give_back(state));
+        }
+        if self.thaws && self.thaw_some(stages) {
+            return Ok(Step::Busy);
         }
         if self.fire_some(stages, tight)? {
             return Ok(Step::Busy);
@@ -226,7 +238,8 @@ impl Worker {
         let idle_us = self.context.shared.settings.epoch_max_idle_us();
         let changed_at_us = stages.iter().filter_map(|state| state.changed_at_us).min();
         let epoch_end = changed_at_us.map(|at| at.saturating_add(idle_us));
-        Step::Wait { until_us: [until_us, epoch_end].into_iter().flatten().min() }
+        let look_again = if self.thaws { self.await_thaw() } else { None };
+        Step::Wait { until_us: [until_us, epoch_end, look_again].into_iter().flatten().min() }
     }
 
     /// The counters that are not kept up to date: at the end.

@@ -1,6 +1,7 @@
 //! What a job leaves behind, for the job that goes on from there.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +11,9 @@ use millstream_contract::Result;
 use millstream_contract::sink::{ONLY_INTERVAL, Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_engine::{Checkpoints, CutTaken, OutputMark, Resume};
 use millstream_operators::operator::Operator;
-use millstream_operators::operator::saved::{SavePoint, SavedBatch};
+use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
 
-use crate::support::lines;
+use crate::support::{Random, lines};
 
 /// The last interval of a job.
 const LAST: u64 = u64::MAX;
@@ -25,11 +26,40 @@ fn name(output: usize, process: usize, interval: u64) -> String {
 /// The state of stages.
 type State = Vec<(usize, SavedBatch)>;
 
-/// State and places of the last cut, and rows that are visible.
-#[derive(Debug, Default)]
+/// State of a stage that has been set aside.
+type Aside = (usize, Box<dyn SetAside>);
+
+/// Saves state.
+fn saved(state: Vec<Aside>) -> State {
+    let mut saved = State::new();
+    for (stage, mut aside) in state {
+        let mut at = SavePoint::new(100, 10_000);
+        while let Some(batch) = aside.save(&mut at).unwrap() {
+            saved.push((stage, batch));
+        }
+    }
+    saved
+}
+
+/// A cut that is to be written: what the first process has set aside, and what is saved of the
+/// others.
+struct Writing {
+    state: Vec<Aside>,
+    others: State,
+    resume: Resume,
+    /// By output.
+    prepared: Vec<(usize, Prepared)>,
+}
+
+/// State and places of the last cut that has been written, and rows that are visible.
+#[derive(Default)]
 pub(crate) struct Kept {
-    /// By process; the state of stages.
-    saving: Mutex<BTreeMap<usize, State>>,
+    /// By process: state of the cut that is being taken.
+    saving: Mutex<BTreeMap<usize, Vec<Aside>>>,
+    /// By process but the first: state of that cut that is saved.
+    parts: Mutex<BTreeMap<usize, State>>,
+    /// Cuts that have been taken, and not been written.
+    writing: Mutex<Vec<Writing>>,
     state: Mutex<State>,
     pub(crate) resume: Mutex<Resume>,
     /// By output.
@@ -40,12 +70,23 @@ pub(crate) struct Kept {
     sealed: Mutex<BTreeMap<String, Vec<String>>>,
     /// By output: what was prepared for cuts that were given up.
     carried: Mutex<Vec<(usize, Prepared)>>,
+    /// Decides when cuts are written; `None`: at once.
+    random: Mutex<Option<Random>>,
     /// The last cut that was asked for and begun.
     pub(crate) begun: AtomicU64,
     pub(crate) completed: AtomicU64,
     pub(crate) given_up: AtomicU64,
+    /// Cuts that were taken before the one before was written, and those that a worker waited for.
+    pub(crate) overtaken: AtomicU64,
+    pub(crate) awaited: AtomicU64,
     /// Rows that waited at cuts, of records, of windows and for the end.
     pub(crate) waited: [AtomicU64; 3],
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("resume", &self.resume).finish_non_exhaustive()
+    }
 }
 
 impl Kept {
@@ -53,26 +94,43 @@ impl Kept {
         Kept { visible: Mutex::new(vec![Vec::new(); outputs]), ..Kept::default() }
     }
 
-    /// The next job begins: what the last one has not made visible is gone.
-    pub(crate) fn begin(&self) {
+    /// The next job begins: what the last one has not written is gone.
+    pub(crate) fn begin(&self, random: Random) {
         self.saving.lock().unwrap().clear();
+        self.parts.lock().unwrap().clear();
+        self.writing.lock().unwrap().clear();
         self.pending.lock().unwrap().clear();
         self.sealed.lock().unwrap().clear();
         self.carried.lock().unwrap().clear();
+        *self.random.lock().unwrap() = Some(random);
     }
 
-    /// Makes prepared rows of outputs visible. There must not be any others.
+    /// Whether something happens that does so once in `times`.
+    fn one_in(&self, times: u64) -> bool {
+        self.random.lock().unwrap().as_mut().is_none_or(|random| random.below(times) == 0)
+    }
+
+    /// Writes the cuts that have been taken.
+    fn write(&self) {
+        for cut in std::mem::take(&mut *self.writing.lock().unwrap()) {
+            let mut state = saved(cut.state);
+            state.extend(cut.others);
+            *self.state.lock().unwrap() = state;
+            *self.resume.lock().unwrap() = cut.resume;
+            self.publish(cut.prepared);
+        }
+    }
+
+    /// Makes prepared rows of outputs visible.
     fn publish(&self, prepared: Vec<(usize, Prepared)>) {
         let mut visible = self.visible.lock().unwrap();
         let mut all = self.sealed.lock().unwrap();
-        let carried = std::mem::take(&mut *self.carried.lock().unwrap());
-        for (output, prepared) in carried.into_iter().chain(prepared) {
+        for (output, prepared) in prepared {
             for Sealed { from, to } in prepared.sealed {
                 assert!(to.starts_with(&format!("output {output},")), "{to}");
                 visible[output].append(&mut all.remove(&from).expect("prepared rows"));
             }
         }
-        assert!(all.is_empty(), "nobody has told of {all:?}");
     }
 
     /// Cuts that have been completed or given up.
@@ -82,6 +140,7 @@ impl Kept {
 
     /// All rows, when the job has ended well.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
+        self.write();
         let pending: Vec<_> = self.pending.lock().unwrap().keys().copied().collect();
         let last =
             pending.into_iter().map(|(output, process)| (output, self.seal(output, process, LAST)));
@@ -93,8 +152,11 @@ impl Kept {
             let is_there = self.sealed.lock().unwrap().contains_key(&name);
             is_there.then_some((output, Prepared { interval: ONLY_INTERVAL, sealed }))
         });
-        let all = of_one.chain(last).collect();
+        let carried = std::mem::take(&mut *self.carried.lock().unwrap());
+        let all = carried.into_iter().chain(of_one).chain(last).collect();
         self.publish(all);
+        let untold = self.sealed.lock().unwrap();
+        assert!(untold.is_empty(), "nobody has told of {untold:?}");
         self.visible.lock().unwrap().clone()
     }
 
@@ -149,18 +211,23 @@ impl Checkpoints for Part {
         of_stage.try_for_each(|(_, batch)| operator.restore(batch.part, &batch.rows))
     }
 
-    fn save(&self, cut: u64, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
+    fn save(&self, cut: u64, _: usize, stage: usize, state: Box<dyn SetAside>) {
         assert_eq!(cut, self.kept.begun.load(Relaxed));
-        let mut at = SavePoint::new(100, 10_000);
-        while let Some(batch) = operator.save(&mut at)? {
-            let mut saving = self.kept.saving.lock().unwrap();
-            saving.entry(self.process).or_default().push((stage, batch));
+        let mut saving = self.kept.saving.lock().unwrap();
+        saving.entry(self.process).or_default().push((stage, state));
+    }
+
+    fn is_awaited(&self) {
+        if !self.kept.writing.lock().unwrap().is_empty() && self.kept.one_in(10) {
+            self.kept.awaited.fetch_add(1, Relaxed);
+            self.kept.write();
         }
-        Ok(())
     }
 
     fn part(&self, cut: u64) -> Result<String> {
         assert_ne!(self.process, 0);
+        let state = self.kept.saving.lock().unwrap().remove(&self.process).unwrap_or_default();
+        self.kept.parts.lock().unwrap().insert(self.process, saved(state));
         Ok(self.named(cut))
     }
 
@@ -171,23 +238,31 @@ impl Checkpoints for Part {
         assert_eq!(cut.started_us, started_us.unwrap_or(cut.started_us));
         kept.completed.fetch_add(1, Relaxed);
         cut.outputs.iter().for_each(|mark| kept.note_waiting(mark));
-        let mut state = State::new();
-        for (process, mut of_process) in std::mem::take(&mut *kept.saving.lock().unwrap()) {
+        let mut others = State::new();
+        for (process, mut of_process) in std::mem::take(&mut *kept.parts.lock().unwrap()) {
             let named = Part { kept: self.kept.clone(), process }.named(cut.number);
-            assert!(process == 0 || cut.others.contains(&named), "{:?}: {named}", cut.others);
-            state.append(&mut of_process);
+            assert!(cut.others.contains(&named), "{:?}: {named}", cut.others);
+            others.append(&mut of_process);
         }
-        kept.publish(cut.prepared.into_iter().enumerate().collect());
+        let state = kept.saving.lock().unwrap().remove(&0).unwrap_or_default();
+        let carried = std::mem::take(&mut *kept.carried.lock().unwrap());
+        let prepared = carried.into_iter().chain(cut.prepared.into_iter().enumerate()).collect();
         let marks = cut.outputs.into_iter();
         let outputs = marks.map(|mark| OutputMark { waiting: divided_anew(mark.waiting), ..mark });
-        *kept.state.lock().unwrap() = state;
-        *kept.resume.lock().unwrap() = Resume {
+        let resume = Resume {
             started_us: Some(cut.started_us),
             marks: cut.marks,
             frontiers: cut.frontiers,
             layouts: cut.layouts,
             outputs: outputs.collect(),
         };
+        let mut writing = kept.writing.lock().unwrap();
+        kept.overtaken.fetch_add((!writing.is_empty()).into(), Relaxed);
+        writing.push(Writing { state, others, resume, prepared });
+        drop(writing);
+        if kept.one_in(3) {
+            kept.write();
+        }
         Ok(())
     }
 
@@ -198,6 +273,7 @@ impl Checkpoints for Part {
         if self.process == 0 {
             self.kept.given_up.fetch_add(1, Relaxed);
             self.kept.saving.lock().unwrap().clear();
+            self.kept.parts.lock().unwrap().clear();
         }
     }
 }

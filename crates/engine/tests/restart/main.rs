@@ -37,12 +37,17 @@ struct Sums {
     packed: AtomicU64,
     gone: AtomicU64,
     failed: AtomicU64,
+    /// Cuts that were written while workers waited, and that were taken before others were written.
+    awaited: AtomicU64,
+    overtaken: AtomicU64,
 }
 
 impl Sums {
     fn add(&self, kept: &Kept) {
         self.cuts.fetch_add(kept.completed.load(Relaxed), Relaxed);
         self.given_up.fetch_add(kept.given_up.load(Relaxed), Relaxed);
+        self.awaited.fetch_add(kept.awaited.load(Relaxed), Relaxed);
+        self.overtaken.fetch_add(kept.overtaken.load(Relaxed), Relaxed);
         for (sum, more) in self.waited.iter().zip(&kept.waited) {
             sum.fetch_add(more.load(Relaxed), Relaxed);
         }
@@ -121,7 +126,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         let settings = drawn_settings(&mut random, 4, lateness_ms);
         let settings = Settings { simulate: Some(next), ..settings };
         sums.note_resumed(&from, &plan, goes);
-        kept.begin();
+        kept.begin(Random::new(next));
         let sinks = sinks(&kept, &orders);
         let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(&kept, 0)));
         let job = job.unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -179,6 +184,8 @@ fn simulated_jobs_go_on_from_their_last_cut() {
         seeds,
         &[
             ("cuts", count(&sums.cuts)),
+            ("cuts that were awaited", count(&sums.awaited)),
+            ("cuts before others were written", count(&sums.overtaken)),
             ("rows of records that waited", count(&sums.waited[0])),
             ("rows of windows that waited", count(&sums.waited[1])),
             ("rows that waited for the end", count(&sums.waited[2])),

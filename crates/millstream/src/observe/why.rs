@@ -283,6 +283,7 @@ fn obstacle_text(obstacle: Obstacle) -> Option<&'static str> {
     match obstacle {
         Obstacle::Credit | Obstacle::Slot => Some("until leaders have merged earlier rows"),
         Obstacle::Output => Some("until earlier rows have been written"),
+        Obstacle::Checkpoint => Some("until a checkpoint has saved earlier rows"),
         Obstacle::Memory => Some("for memory"),
         Obstacle::NoInput | Obstacle::Unwanted => None,
     }

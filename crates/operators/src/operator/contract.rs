@@ -24,9 +24,12 @@
 //! operator.** A key's leader follows from its hash alone ([`Leadership`]). The order of merging
 //! deltas, and the spread of rows over workers and epochs, makes no difference to fired rows.
 //!
-//! **Checkpoints.** Between windows, after rows for other leaders have been sealed, leaders `save`
-//! their rows ([`saved`](super::saved) has their form). New operators, of any number of leaders,
-//! each `restore` what is theirs of all that was saved, and then are told to `resume`.
+//! **Checkpoints.** Between windows, after rows for other leaders have been sealed, leaders
+//! `set_aside` their rows, of which another thread makes batches ([`saved`](super::saved) has their
+//! form). Large tables are not copied: an operator goes on with new ones, and when the rows have
+//! been saved it merges both (`thaw`). Until then windows with such rows do not fire. New
+//! operators, of any number of leaders, each `restore` what is theirs of all that was saved, and
+//! then are told to `resume`.
 //!
 //! **Passed rows.** An operator either keeps passed rows, and hands them out when it is sealed, or
 //! gives them to the `Onward` that comes with the batch. The latter is the only call of an operator
@@ -53,7 +56,7 @@ use crate::windowing::{SliceId, WindowId, Windowing};
 
 use super::identity::{Identity, TypeName};
 use super::input::{Batch, Keyed, Passing, Updated};
-use super::saved::{SavePoint, SavedBatch, SavedPart};
+use super::saved::{SavedPart, SetAside};
 
 /// An operator in executable form: the same for all workers of a process.
 pub trait Program: fmt::Debug + Send + Sync {
@@ -331,10 +334,10 @@ pub trait Operator: Send {
 
     // Checkpoints.
 
-    /// The next rows that a checkpoint saves: a bounded number, from `at` on, which moves behind
-    /// them. `None`: there are no more. No window may fire meanwhile, no rows may be kept for other
-    /// leaders, and state must not change from the first call to the last.
-    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>>;
+    /// Sets its rows aside for a checkpoint. It may copy so many bytes; of what is more it gives
+    /// its own memory away for a while. No window may be firing, no rows may be kept for other
+    /// leaders, and no rows may be set aside still ([`Operator::awaits_thaw`]).
+    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>>;
 
     /// Takes in the rows of its own keys of a whole batch that some leader has saved. Every leader
     /// is given the same batches. Errors name the operator and the part: damaged rows, or rows of
@@ -362,6 +365,17 @@ pub trait Operator: Send {
     }
 
     // What follows has a default, which is right for an operator that has nothing of the kind.
+
+    /// Takes back, for a bounded time, what was set aside and has been saved. Whether there was
+    /// something to do.
+    fn thaw(&mut self) -> bool {
+        false
+    }
+
+    /// Whether rows are set aside that a window needs, or, without a window, any rows.
+    fn awaits_thaw(&self, _: Option<WindowId>) -> bool {
+        false
+    }
 
     /// Takes in rows of this leader's keys that were passed through to it as keys and arguments,
     /// where they stand. Their form has been checked, and that their slice may be added to.

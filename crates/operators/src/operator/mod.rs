@@ -1,6 +1,7 @@
 //! Operators: the contract, and a folder or file for each.
 
 pub mod aggregate;
+mod aside;
 pub mod assign;
 mod contract;
 mod counted;

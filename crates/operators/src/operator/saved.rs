@@ -23,7 +23,7 @@ use arrow::array::{
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef};
-use millstream_state::{Arena, RowGroup, RowLayout, RowsRef, Table};
+use millstream_state::{Arena, RowGroup, RowLayout, RowsRef};
 
 use crate::error::{Error, Result};
 use crate::windowing::SliceId;
@@ -51,6 +51,18 @@ pub struct SavedBatch {
     pub rows: RecordBatch,
 }
 
+/// State that has been set aside for a checkpoint: as it was then, whatever its operator does
+/// now. Another thread makes batches of it. What has been saved is dropped, and its operator may
+/// go on with what is [shared](super::Operator::thaw).
+pub trait SetAside: Send {
+    /// The next rows: a bounded number, from `at` on, which moves behind them. `None`: there are no
+    /// more.
+    fn save(&mut self, at: &mut SavePoint) -> Result<Option<SavedBatch>>;
+
+    /// Bytes that were copied for it.
+    fn copied_bytes(&self) -> usize;
+}
+
 /// How far state has been saved, and how large batches may be.
 #[derive(Debug, Clone)]
 pub struct SavePoint {
@@ -58,8 +70,7 @@ pub struct SavePoint {
     bytes_max: usize,
     /// A number of the operator's own.
     pub(crate) step: usize,
-    /// In this the slice, and the next block and row of it.
-    pub(crate) slice: Option<SliceId>,
+    /// The next block, and the next row of it.
     pub(crate) block: usize,
     pub(crate) row: usize,
 }
@@ -76,7 +87,7 @@ impl SavePoint {
     /// state; a row alone may have more bytes.
     pub fn new(rows_max: usize, bytes_max: usize) -> SavePoint {
         let (rows_max, bytes_max) = (rows_max.max(1), bytes_max.max(1));
-        SavePoint { rows_max, bytes_max, step: 0, slice: None, block: 0, row: 0 }
+        SavePoint { rows_max, bytes_max, step: 0, block: 0, row: 0 }
     }
 
     /// Whether a batch of so many rows and bytes is full: an empty one never is.
@@ -86,14 +97,7 @@ impl SavePoint {
 
     /// Goes on with what comes next.
     pub(crate) fn next_step(&mut self) {
-        (self.step, self.slice, self.block, self.row) = (self.step + 1, None, 0, 0);
-    }
-
-    /// Goes on with a slice, which may be the one that has been begun.
-    pub(crate) fn enter(&mut self, slice: SliceId) {
-        if self.slice != Some(slice) {
-            (self.slice, self.block, self.row) = (Some(slice), 0, 0);
-        }
+        (self.step, self.block, self.row) = (self.step + 1, 0, 0);
     }
 
     /// Copies rows of a block, from the next on; whether that were all.
@@ -105,24 +109,6 @@ impl SavePoint {
             (self.block, self.row) = (self.block + 1, 0);
         }
         is_over
-    }
-
-    /// Copies rows of tables, which come in the order of their slices, from the one that has been
-    /// begun on; whether those were all.
-    pub(crate) fn copy_tables<'t>(
-        &mut self,
-        tables: impl Iterator<Item = (SliceId, &'t Table)>,
-        to: &mut StateRows,
-    ) -> bool {
-        for (slice, table) in tables {
-            self.enter(slice);
-            while self.block < table.scan_blocks() {
-                if !self.copy(slice, &table.scan(self.block), to) {
-                    return false;
-                }
-            }
-        }
-        true
     }
 }
 
@@ -211,7 +197,7 @@ pub(crate) fn words_column(words: &[u64], width: usize) -> Result<ArrayRef> {
 
 /// Words in the order of bytes that files have.
 fn bytes_of(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    words.iter().map(|word| word.to_le_bytes()).collect::<Vec<_>>().into_flattened()
 }
 
 /// The other way round.

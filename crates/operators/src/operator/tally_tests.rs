@@ -16,8 +16,11 @@ use millstream_state::{
     hash_word,
 };
 
+use super::aside::AsideTables;
 use super::identity::{Identity, TypeName};
-use super::saved::{Restoring, SavePoint, SavedBatch, SavedPart, StateRows, state_schema};
+use super::saved::{
+    Restoring, SavePoint, SavedBatch, SavedPart, SetAside, StateRows, state_schema,
+};
 use super::{
     Batch, Delta, Firing, Leadership, Operator, Passing, Program, Room, Rows, SealSlice, Step,
     Updated,
@@ -233,13 +236,12 @@ impl Operator for Tallied {
         }
     }
 
-    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
-        let mut rows = StateRows::default();
-        let (first, me) = (at.slice, self.me);
-        let tables = self.slices.iter().map(|(slice, tables)| (*slice, &tables[me]));
-        at.copy_tables(tables.skip_while(|(slice, _)| Some(*slice) < first), &mut rows);
-        let rows = rows.finish(&self.program.saved_parts()[0], vec![])?;
-        Ok(rows.map(|rows| SavedBatch { part: 0, rows }))
+    fn set_aside(&mut self, _: usize) -> Result<Box<dyn SetAside>> {
+        let mut tables = AsideTables::default();
+        for (slice, of_slice) in &self.slices {
+            tables.copy(*slice, of_slice[self.me].copy());
+        }
+        Ok(Box::new(AsideTally { program: self.program.clone(), tables }))
     }
 
     fn restore(&mut self, _: usize, rows: &RecordBatch) -> Result<()> {
@@ -260,6 +262,25 @@ impl Operator for Tallied {
     fn open(&self) -> Vec<SliceId> {
         let holds = |tables: &Vec<Table>| tables.iter().any(|table| table.rows() > 0);
         self.slices.iter().filter(|(_, tables)| holds(tables)).map(|(slice, _)| *slice).collect()
+    }
+}
+
+/// Rows that are copied.
+struct AsideTally {
+    program: Arc<Tally>,
+    tables: AsideTables,
+}
+
+impl SetAside for AsideTally {
+    fn save(&mut self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        let mut rows = StateRows::default();
+        self.tables.fill(at, &mut rows);
+        let rows = rows.finish(&self.program.saved_parts()[0], vec![])?;
+        Ok(rows.map(|rows| SavedBatch { part: 0, rows }))
+    }
+
+    fn copied_bytes(&self) -> usize {
+        self.tables.copied_bytes()
     }
 }
 

@@ -22,7 +22,7 @@ const FIRST_WORDS: usize = 256;
 const SLIVER_ROWS: usize = 16;
 
 /// A buffer of rows of one slice.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PassedRows {
     /// The slice.
     pub slice: SliceId,
@@ -97,7 +97,7 @@ impl Parcel {
 }
 
 /// Rows of a slice for a leader; the last buffer is being filled.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Passed {
     buffers: Vec<PassedRows>,
     rows: usize,
@@ -232,6 +232,13 @@ impl Passed {
         let bytes = buffers.iter().map(PassedRows::bytes).sum();
         let live_bytes = buffers.iter().map(PassedRows::live_bytes).sum();
         *self = Passed { buffers, rows, bytes, live_bytes };
+    }
+
+    /// Puts earlier rows before these.
+    pub(crate) fn put_before(&mut self, earlier: Passed) {
+        let mut buffers = earlier.buffers;
+        buffers.append(&mut self.buffers);
+        self.put_back(buffers);
     }
 
     /// The buffers.

@@ -25,7 +25,7 @@ struct BatchColumns {
 }
 
 /// Rows of a batch for one leader.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct BatchRows {
     /// Encoded keys, row after row.
     pub(crate) keys: Vec<u64>,

@@ -8,11 +8,13 @@ mod plans;
 mod random;
 mod run;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use arrow::datatypes::DataType;
 use millstream_contract::plan::*;
 use millstream_operators::operator::identity::Identity;
 use plans::{aggregate, calls, joined, ranked};
-use run::compare;
+use run::{THAWED, compare};
 
 const MS: i64 = 1000;
 
@@ -52,6 +54,7 @@ fn aggregates_go_on_from_saved_rows() {
         let overlap = window.is_some_and(|window| window != tumble);
         assert!(saved[0] > 10 && (saved[1] > 30 || !overlap), "{window:?}: {saved:?}");
     }
+    assert!(THAWED.iter().all(|count| count.load(Relaxed) > 100), "{THAWED:?}");
 }
 
 /// Rankings in windows that hop.

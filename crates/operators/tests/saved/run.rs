@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use arrow::util::display::array_value_to_string;
 use millstream_contract::error::Result;
 use millstream_operators::event_time::{BEGINNING, END};
-use millstream_operators::operator::saved::{SavePoint, SavedBatch};
+use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
 use millstream_operators::operator::{
     Batch, Delta, Leadership, Operator, Program, Room, RowTimes, Rows, SealSlice, Step,
 };
@@ -30,7 +31,14 @@ pub(crate) struct Run {
     fired: BTreeMap<WindowId, Vec<String>>,
     /// How many slices were saved, and how many of these had fired.
     saved: [usize; 2],
+    /// By worker: what is set aside; and what readers are to see of it.
+    aside: Vec<Box<dyn SetAside>>,
+    expected: Vec<(usize, String)>,
+    saves: usize,
 }
+
+/// How often rows came for windows whose earlier rows were set aside, and a window waited for them.
+pub(crate) static THAWED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// A value of a row as text.
 fn text(rows: &RecordBatch, row: usize) -> String {
@@ -49,7 +57,19 @@ impl Run {
         let workers = start(&program, leaders, mode);
         // A join knows the columns of its sides alone.
         let columns = (0..COLUMNS.len() + usize::from(inputs == 1)).collect();
-        Run { program, columns, workers, mode, frontier, fired, saved: [0; 2] }
+        let (aside, expected, saves) = Default::default();
+        Run {
+            program,
+            columns,
+            workers,
+            mode,
+            frontier,
+            fired,
+            saved: [0; 2],
+            aside,
+            expected,
+            saves,
+        }
     }
 
     /// Gives a worker the rows of a chunk.
@@ -69,6 +89,8 @@ impl Run {
             }
         }
         let worker = worker % self.workers.len();
+        let waits = self.workers.iter().any(|worker| worker.awaits_thaw(None));
+        THAWED[0].fetch_add(usize::from(waits), Relaxed);
         for (slice, rows) in of_slices {
             let times = RowTimes::Each(rows.iter().map(|(time, _)| *time).collect());
             let (all, columns) = (batch(&rows, scale), &self.columns);
@@ -104,10 +126,15 @@ impl Run {
     /// Fires all windows that are complete.
     pub(crate) fn fire(&mut self, clock: i64) -> Result<()> {
         let windowing = self.program.windowing();
-        for worker in &mut self.workers {
+        for number in 0..self.workers.len() {
             let mut frontier = self.frontier;
-            while let Some(window) = worker.complete(frontier, clock) {
+            while let Some(window) = self.workers[number].complete(frontier, clock) {
                 frontier = windowing.fires_at(window);
+                if self.workers[number].awaits_thaw(Some(window)) {
+                    THAWED[1].fetch_add(1, Relaxed);
+                    self.end_saving()?;
+                }
+                let worker = &mut self.workers[number];
                 if !worker.fire(window) {
                     continue;
                 }
@@ -133,17 +160,51 @@ impl Run {
     }
 
     /// All that is saved, batches of at most so many rows and bytes.
-    pub(crate) fn save(&self, rows_max: usize, bytes_max: usize) -> Result<Vec<SavedBatch>> {
+    pub(crate) fn save(&mut self, rows_max: usize, bytes_max: usize) -> Result<Vec<SavedBatch>> {
+        self.end_saving()?;
+        // All of it is copied, a part, or none.
+        self.saves += 1;
+        self.set_aside([usize::MAX, 2_000, 0][self.saves % 3])?;
+        self.save_aside(rows_max, bytes_max)
+    }
+
+    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<()> {
+        for worker in &mut self.workers {
+            self.aside.push(worker.set_aside(copied_bytes_max)?);
+        }
+        Ok(())
+    }
+
+    /// Sets all rows aside, to be saved when a window needs them.
+    fn begin_saving(&mut self) -> Result<()> {
+        self.expected = shown(&self.save(1 << 14, 1 << 20)?);
+        self.set_aside(0)
+    }
+
+    /// Saves what is set aside, which is as it was then.
+    fn end_saving(&mut self) -> Result<()> {
+        if !self.aside.is_empty() {
+            let saved = self.save_aside(50, 1 << 20)?;
+            assert_eq!(shown(&saved), self.expected, "{}", self.program.name());
+        }
+        Ok(())
+    }
+
+    fn save_aside(&mut self, rows_max: usize, bytes_max: usize) -> Result<Vec<SavedBatch>> {
         let (parts, mut saved) = (self.program.saved_parts(), Vec::new());
-        for worker in &self.workers {
+        for (mut aside, worker) in
+            std::mem::take(&mut self.aside).into_iter().zip(&mut self.workers)
+        {
             let mut at = SavePoint::new(rows_max, bytes_max);
-            while let Some(batch) = worker.save(&mut at)? {
+            while let Some(batch) = aside.save(&mut at)? {
                 assert_eq!(batch.rows.schema(), parts[batch.part].schema);
                 assert!(batch.rows.num_rows() > 0);
                 assert!(parts.len() > 1 || batch.rows.num_rows() <= rows_max);
                 saved.push(batch);
             }
-            assert!(worker.save(&mut at)?.is_none());
+            assert!(aside.save(&mut at)?.is_none());
+            while worker.thaw() {}
+            assert!(!worker.awaits_thaw(None));
         }
         Ok(saved)
     }
@@ -171,7 +232,19 @@ impl Run {
             (self.program.clone(), self.columns.clone(), BTreeMap::new());
         let (mode, frontier) = (self.mode, self.frontier);
         let workers = start(&program, leaders, mode);
-        Run { program, columns, workers, mode, frontier, fired, saved: [0; 2] }
+        let (aside, expected, saves) = Default::default();
+        Run {
+            program,
+            columns,
+            workers,
+            mode,
+            frontier,
+            fired,
+            saved: [0; 2],
+            aside,
+            expected,
+            saves,
+        }
     }
 
     /// Gives the workers all that was saved.
@@ -242,6 +315,9 @@ pub(crate) fn compare(
     for chunk in chunks(&mut random, count, keys, inputs, step_us) {
         whole.take(&chunk, scale, 0).expect("rows that fit");
         parts.take(&chunk, scale, random.below(5) as usize).expect("rows that fit");
+        if random.one_in(3) {
+            parts.begin_saving().expect("rows");
+        }
         if random.one_in(restarts) {
             let (leaders, rows_max) = (1 + random.below(5) as usize, random.pick(&[1, 7, 1 << 14]));
             parts.restart(leaders, rows_max).expect("rows that were saved");
@@ -256,6 +332,7 @@ pub(crate) fn compare(
         assert_eq!(one, other, "{} with seed {seed}", program.name());
     }
     assert_eq!(whole.fired.len(), parts.fired.len(), "{} with seed {seed}", program.name());
+    parts.end_saving().expect("rows");
     parts.workers.iter_mut().for_each(|worker| worker.end());
     let left = parts.save(1 << 14, 1 << 20).expect("rows");
     assert!(left.is_empty(), "{} with seed {seed}", program.name());

@@ -2,15 +2,59 @@
 //! by leader when they are merged again.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::deltas::foreign::Malformed;
 use crate::memory::arena::Arena;
 use crate::memory::scratch::Scratch;
 use crate::table::compact::{move_key, move_values, referring};
+use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::partition::Leaders;
 use crate::table::rows::RowsRef;
 use crate::table::segment::Sources;
+
+/// A copy of the rows of a table, and of all that they may refer to.
+#[derive(Debug)]
+pub struct TableCopy {
+    words: Vec<u64>,
+    arena: Arena,
+    layout: Arc<RowLayout>,
+}
+
+impl TableCopy {
+    /// Of such rows, which refer to an arena.
+    pub fn of(words: Vec<u64>, arena: &Arena, layout: &Arc<RowLayout>) -> TableCopy {
+        let arena = Arena::from_words(arena.all_words().to_vec());
+        TableCopy { words, arena, layout: layout.clone() }
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> RowsRef<'_> {
+        RowsRef::of_words(&self.words, &self.arena, &self.layout)
+    }
+
+    /// Bytes of rows and arena.
+    pub fn bytes(&self) -> usize {
+        8 * self.words.len() + self.arena.used_bytes()
+    }
+}
+
+impl Table {
+    /// A copy of its own rows.
+    pub fn copy(&self) -> TableCopy {
+        let mut words = Vec::with_capacity(self.rows() * self.layout.row_words());
+        for block in 0..self.scan_blocks() {
+            words.extend_from_slice(self.scan(block).as_words());
+        }
+        TableCopy::of(words, &self.arena, &self.layout)
+    }
+
+    /// Bytes of a [copy](Table::copy).
+    pub fn copy_bytes(&self) -> usize {
+        self.rows() * self.layout.row_bytes() + self.arena.used_bytes()
+    }
+}
 
 /// A group of copied rows with an arena of their own, which holds nothing else. The group can be
 /// merged as rows of another process ([`Table::merge_words`](crate::Table::merge_words)); a part of
@@ -133,13 +177,10 @@ impl RowLayout {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::memory::hash::{hash_bytes, hash_words};
     use crate::memory::log::{BLOCK_ROWS, ChunkPool};
     use crate::table::key::{Keys, VarKeys};
-    use crate::table::keyed::Table;
     use crate::values::kind::ValueKind;
 
     struct Names<'a>(&'a [String]);
@@ -183,6 +224,27 @@ mod tests {
         }
         names.sort();
         names
+    }
+
+    /// A copy has all rows, in order, and does not change with its table.
+    #[test]
+    fn copies_have_all_rows() {
+        let (_, mut table) = named(10_000);
+        let copy = table.copy();
+        assert_eq!((copy.rows().len(), copy.bytes()), (10_000, table.copy_bytes()));
+        let rows = (0..table.scan_blocks()).flat_map(|block| {
+            let rows = table.scan(block);
+            (0..rows.len())
+                .map(|row| (rows.bytes(rows.word(row, 1)).to_vec(), rows.word(row, 2)))
+                .collect::<Vec<_>>()
+        });
+        let copied = copy.rows();
+        for (row, (name, count)) in rows.enumerate() {
+            assert_eq!(copied.bytes(copied.word(row, 1)), name);
+            assert_eq!(copied.word(row, 2), count);
+        }
+        table.clear(&mut ChunkPool::new(1, 0, None));
+        assert_eq!(copy.rows().bytes(copy.rows().word(9999, 1)), b"the name 9999");
     }
 
     /// Groups of all sizes have each row once, and each leader picks its rows of them.

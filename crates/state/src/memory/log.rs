@@ -56,6 +56,8 @@ struct Memory {
 
 // SAFETY: only this memory uses its words; the slab just keeps them allocated.
 unsafe impl Send for Memory {}
+// SAFETY: as above; rows are only written through `&mut` of their log.
+unsafe impl Sync for Memory {}
 
 /// Large enough for the system to back it with a huge page: rows are met at random, and with small
 /// pages each costs an address translation besides its cache line.
@@ -289,6 +291,8 @@ impl Cursor<'_> {
 
 // SAFETY: `starts` point into the log's own chunks.
 unsafe impl Send for Log {}
+// SAFETY: as above; rows are only written through `&mut`.
+unsafe impl Sync for Log {}
 
 impl Log {
     /// An empty log for a table's own rows. Their numbers stay below 2^31, for comparing them as

@@ -21,10 +21,24 @@ impl Table {
         scratch: &mut Scratch,
     ) -> usize {
         let before = self.keys();
-        for chunk in &segment.chunks {
+        self.merge_from(segment, 0, usize::MAX, pool, scratch);
+        self.keys() - before
+    }
+
+    /// Merges rows of a segment from the chunk `first` on, so many chunks at the most; whether more
+    /// are left.
+    pub fn merge_from(
+        &mut self,
+        segment: &Segment,
+        first: usize,
+        chunks_max: usize,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> bool {
+        for chunk in segment.chunks.iter().skip(first).take(chunks_max) {
             self.merge_chunk(chunk, &segment.arena, pool, scratch);
         }
-        self.keys() - before
+        segment.chunks.len() > first.saturating_add(chunks_max)
     }
 
     fn merge_chunk(

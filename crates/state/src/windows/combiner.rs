@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::memory::arena::Arena;
+use crate::deltas::saved::TableCopy;
 use crate::table::keyed::Table;
 use crate::table::layout::RowLayout;
 use crate::table::rows::RowsRef;
@@ -44,9 +44,9 @@ pub trait Combiner: Debug + Send {
     /// rows. The slices that have not been given back.
     fn end(&mut self, last: i64, needed: bool) -> Vec<(usize, Table)>;
 
-    /// A block of rows for later windows that no slice has any more, in the form of rows of a
-    /// slice, with the arena that they refer to; `None` behind the last block.
-    fn open_rows(&self, _block: usize) -> Option<(Vec<u64>, &Arena)> {
+    /// A copy of rows for later windows that no slice has any more, in the form of rows of a slice,
+    /// whose layout this is.
+    fn copy_open(&self, _: &Arc<RowLayout>) -> Option<TableCopy> {
         None
     }
 

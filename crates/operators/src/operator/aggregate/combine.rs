@@ -11,11 +11,11 @@ use millstream_state::{CHUNK_ROWS, Combiner, Overlap, Panes, RowsRef, Sessions, 
 
 use super::grouping::Grouping;
 use super::over::Over;
-use super::slices::{Slices, starting};
+use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
+use crate::operator::aside::AsideTables;
 use crate::operator::finish::{Finisher, ResultRows};
-use crate::operator::saved::{SavePoint, StateRows};
 use crate::operator::{Firing, Room, Step};
 use crate::windowing::{Combining, SliceId, WindowId, Windowing, time_before};
 
@@ -34,7 +34,7 @@ pub(super) struct Combined {
     last: Option<WindowId>,
     fire: Option<FiringGroups>,
     /// Slices that later windows need, as they were when they fired; `None`: they are not saved.
-    slices: Option<BTreeMap<SliceId, Table>>,
+    slices: Option<BTreeMap<SliceId, Arc<Table>>>,
 }
 
 /// Where the bounds of the windows of rows stand.
@@ -173,37 +173,23 @@ impl Combined {
             |slice: &SliceId| self.last.is_none_or(|w| windowing.last_window_of(*slice) <= w);
         if let Some(kept) = &mut self.slices {
             let over = kept.extract_if(.., |slice, _| is_over(slice));
-            over.for_each(|(_, table)| slices.recycle(table));
+            // A table that a checkpoint has still to save is dropped there.
+            let tables = over.filter_map(|(_, table)| Arc::into_inner(table));
+            tables.for_each(|table| slices.recycle(table));
         }
     }
 
-    /// The tables of slices that have fired and that later windows need, from a slice on, in order.
-    pub(super) fn tables_from(
-        &self,
-        first: Option<SliceId>,
-    ) -> impl Iterator<Item = (SliceId, &Table)> {
-        let slices = self.slices.iter().flat_map(move |slices| slices.range(starting(first)));
-        slices.map(|(slice, table)| (*slice, table))
-    }
-
-    /// Copies open sessions, as rows of the last slice that has fired; whether those were all.
-    pub(super) fn copy_open(
-        &self,
-        grouping: &Grouping,
-        at: &mut SavePoint,
-        to: &mut StateRows,
-    ) -> bool {
-        let last = self.last.filter(|_| matches!(self.combining, Combining::Sessions { .. }));
-        let Some(last) = last else { return true };
-        let slice = *grouping.windowing.slices_of(last).end();
-        at.enter(slice);
-        while let Some((words, arena)) = self.rows.open_rows(at.block) {
-            let rows = RowsRef::of_words(&words, arena, &grouping.layout);
-            if !at.copy(slice, &rows, to) {
-                return false;
-            }
+    /// Sets aside open sessions, as rows of the last slice that has fired, and slices that have
+    /// fired and that later windows need.
+    pub(super) fn set_aside(&self, grouping: &Grouping, to: &mut AsideTables) {
+        if let (Some(last), Combining::Sessions { .. }) = (self.last, self.combining)
+            && let Some(open) = self.rows.copy_open(&grouping.layout)
+        {
+            to.copy(*grouping.windowing.slices_of(last).end(), open);
         }
-        true
+        for (slice, table) in self.slices.iter().flatten() {
+            to.share(*slice, table.clone());
+        }
     }
 
     /// The latest slice that is kept.
@@ -214,7 +200,7 @@ impl Combined {
     /// Adds the rows that are kept.
     pub(super) fn add_usage(&self, usage: &mut Usage) {
         let kept = || self.slices.iter().flat_map(BTreeMap::values);
-        let sum = |part: fn(&Table) -> usize| kept().map(part).sum::<usize>();
+        let sum = |part: fn(&Table) -> usize| kept().map(|table| part(table)).sum::<usize>();
         usage.bytes += (self.rows.bytes() + sum(Table::bytes)) as u64;
         usage.live_bytes += (self.rows.live_bytes() + sum(Table::live_bytes)) as u64;
         usage.keys += self.rows.rows() as u64;
@@ -259,12 +245,12 @@ impl FiringGroups {
     fn put_back(
         &self,
         read: Vec<(usize, Table)>,
-        kept: &mut Option<BTreeMap<SliceId, Table>>,
+        kept: &mut Option<BTreeMap<SliceId, Arc<Table>>>,
         slices: &mut Slices,
     ) {
         for (number, table) in read {
             match (kept.as_mut(), self.slices.get(number)) {
-                (Some(kept), Some(slice)) => _ = kept.insert(*slice, table),
+                (Some(kept), Some(slice)) => _ = kept.insert(*slice, Arc::new(table)),
                 _ => slices.recycle(table),
             }
         }

@@ -32,7 +32,7 @@ use crate::error::{Contents, Error, Result};
 use crate::operator::counted::Buffers;
 use crate::operator::finish::Finisher;
 use crate::operator::identity::{Identity, TypeName};
-use crate::operator::saved::{SavePoint, SavedBatch, SavedPart};
+use crate::operator::saved::{SavedPart, SetAside};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::{self, Window};
 use crate::windowing::{SliceId, WindowId, Windowing};
@@ -224,8 +224,17 @@ impl Operator for Aggregate {
         self.slices.open().chain(self.combined.newest()).collect()
     }
 
-    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
-        self.save_rows(at)
+    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+        self.set_rows_aside(copied_bytes_max)
+    }
+
+    fn thaw(&mut self) -> bool {
+        self.slices.thaw()
+    }
+
+    fn awaits_thaw(&self, window: Option<WindowId>) -> bool {
+        let windowing = &self.program.grouping.windowing;
+        self.slices.awaits_thaw(window.map(|window| *windowing.slices_of(window).end()))
     }
 
     fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()> {

@@ -15,9 +15,10 @@ use super::{Aggregate, AggregateProgram};
 use crate::columns::plain::{shown, shown_type};
 use crate::error::{Error, Result};
 use crate::operator::Program;
+use crate::operator::aside::AsideTables;
 use crate::operator::identity::{Identity, TypeName, key_text, window_text};
 use crate::operator::saved::{
-    Restoring, SavePoint, SavedBatch, SavedPart, StateRows, state_schema,
+    Restoring, SavePoint, SavedBatch, SavedPart, SetAside, StateRows, state_schema,
 };
 use crate::windowing::{Combining, SliceId, time_before};
 
@@ -119,34 +120,43 @@ impl AggregateProgram {
     }
 }
 
-impl Aggregate {
-    /// See [`Operator::save`](crate::operator::Operator::save).
-    pub(super) fn save_rows(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
-        let grouping = &self.program.grouping;
-        if self.combined.firing().is_some() {
-            return Err(Error::Internal("state is saved while it fires".into()));
-        }
+/// Rows of an aggregate that have been set aside.
+struct AsideAggregate {
+    program: Arc<AggregateProgram>,
+    tables: AsideTables,
+}
+
+impl SetAside for AsideAggregate {
+    fn save(&mut self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        let AsideAggregate { program, tables } = self;
         let mut rows = StateRows::default();
-        loop {
-            let is_over = match at.step {
-                0 => self.combined.copy_open(grouping, at, &mut rows),
-                1 => at.copy_tables(self.combined.tables_from(at.slice), &mut rows),
-                2 => at.copy_tables(self.slices.tables_from(at.slice), &mut rows),
-                _ => break,
-            };
-            if !is_over {
-                break;
-            }
-            at.next_step();
-        }
+        tables.fill(at, &mut rows);
         if rows.slices().is_empty() {
             return Ok(None);
         }
-        let part = self.program.saved_part();
-        let columns =
-            self.program.columns_of(rows.slices(), &rows.rows(&grouping.layout), &part)?;
+        let part = program.saved_part();
+        let layout = &program.grouping.layout;
+        let columns = program.columns_of(rows.slices(), &rows.rows(layout), &part)?;
         let rows = rows.finish(&part, columns)?;
         Ok(rows.map(|rows| SavedBatch { part: 0, rows }))
+    }
+
+    fn copied_bytes(&self) -> usize {
+        self.tables.copied_bytes()
+    }
+}
+
+impl Aggregate {
+    /// See [`Operator::set_aside`](crate::operator::Operator::set_aside).
+    pub(super) fn set_rows_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+        if self.combined.firing().is_some() || self.slices.awaits_thaw(None) {
+            return Err(Error::Internal("state is set aside while it fires, or again".into()));
+        }
+        let program = self.program.clone();
+        let mut tables = AsideTables::default();
+        self.combined.set_aside(&program.grouping, &mut tables);
+        self.slices.set_aside(copied_bytes_max, &mut tables);
+        Ok(Box::new(AsideAggregate { program, tables }))
     }
 
     /// See [`Operator::restore`](crate::operator::Operator::restore).

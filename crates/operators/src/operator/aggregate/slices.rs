@@ -7,10 +7,9 @@ mod slice;
 mod spare;
 mod update;
 
-pub(super) use saved::starting;
 pub(crate) use slice::small_table_bytes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millstream_state::{
@@ -28,7 +27,7 @@ use crate::operator::{Counters, Room, SealSlice};
 use crate::passed::{Format, Onward, Parcel, PassedBuffers, PassedRows, Pool, ReadRows};
 use crate::windowing::{SliceId, WindowId, Windowing};
 use counted::Counted;
-use slice::{Sealed, Slice, slice_bytes};
+use slice::{Aside, Sealed, Slice, slice_bytes};
 use spare::Spare;
 use update::{Passage, To, Update, number, part_of};
 
@@ -58,6 +57,8 @@ pub struct Slices {
     /// Slices opened since the last batch began.
     opened: usize,
     counted: Counted,
+    /// The slices of which older rows are set aside, in ascending order.
+    aside: VecDeque<SliceId>,
     /// Rows that went into joint tables.
     joint_rows: u64,
 }
@@ -106,6 +107,7 @@ impl Slices {
             frugal: false,
             opened: 0,
             counted: Counted::default(),
+            aside: VecDeque::new(),
             joint_rows: 0,
         }
     }
@@ -358,7 +360,7 @@ impl Slices {
 
     /// The slices that hold rows.
     pub(crate) fn open(&self) -> impl Iterator<Item = SliceId> {
-        let open = |slice: &Slice| slice.primary.rows() > 0 || slice.has_rows_of_others();
+        let open = |slice: &Slice| slice.holds_rows() || slice.has_rows_of_others();
         self.slices.iter().filter(move |(_, slice)| open(slice)).map(|(id, _)| *id)
     }
 
@@ -384,6 +386,7 @@ impl Slices {
         self.counted.change(id, &mut slice);
         slice.retire_fragments(&mut self.spare, &mut self.pool);
         debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
+        debug_assert!(matches!(slice.aside, Aside::None), "rows that are set aside");
         self.last_keys = self.keys_of(&slice.primary);
         if let Some((id, next)) = self.slices.iter_mut().next()
             && !self.frugal

@@ -1,8 +1,8 @@
 //! Bags: rows of each window and side, as they came. Those of a leader's own keys stay until their
 //! window is complete; those of other leaders' keys leave with the next delta.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Included, Unbounded};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use millstream_state::{Leaders, Load};
 
@@ -36,6 +36,8 @@ pub(super) struct Bags {
     others_rows: usize,
     /// The most that a bag for another leader has taken since rows were sealed last.
     largest_bytes: usize,
+    /// What is set aside: slices and sides.
+    aside: VecDeque<(SliceId, usize)>,
     /// Slices opened since the last batch began.
     opened: usize,
     block: KeyBlock,
@@ -49,6 +51,8 @@ pub(super) struct Bags {
 #[derive(Default)]
 struct BagsOfSlice {
     own: [Passed; 2],
+    /// Earlier ones that a checkpoint saves.
+    aside: [Option<Arc<Passed>>; 2],
     /// For other leaders, by leader; none from the beginning.
     others: [Vec<Passed>; 2],
 }
@@ -61,7 +65,8 @@ pub(super) fn small_slice_bytes(leaders: usize) -> usize {
 
 impl BagsOfSlice {
     fn bags(&self) -> impl Iterator<Item = &Passed> {
-        self.own.iter().chain(self.others.iter().flatten())
+        let aside = self.aside.iter().flatten().map(|bag| &**bag);
+        self.own.iter().chain(aside).chain(self.others.iter().flatten())
     }
 
     fn others(&self) -> impl Iterator<Item = &Passed> {
@@ -108,6 +113,7 @@ impl Bags {
             rows: 0,
             others_rows: 0,
             largest_bytes: 0,
+            aside: VecDeque::new(),
             opened: 0,
             block,
             routed,
@@ -293,13 +299,60 @@ impl Bags {
         self.slices.iter().filter(|(_, slice)| !slice.is_empty()).map(|(id, _)| *id)
     }
 
-    /// Rows of own keys, by side, from a slice on, in order.
-    pub(super) fn own_from(
-        &self,
-        first: Option<SliceId>,
-    ) -> impl Iterator<Item = (SliceId, &[Passed; 2])> {
-        let slices = self.slices.range((first.map_or(Unbounded, Included), Unbounded));
-        slices.map(|(id, slice)| (*id, &slice.own))
+    /// Sets rows of own keys aside, by side: copies of bags as long as these have no more than so
+    /// many bytes, then the bags; and the bytes of the copies.
+    pub(super) fn set_aside(
+        &mut self,
+        saves: &dyn Fn(usize) -> bool,
+        copied_bytes_max: usize,
+    ) -> ([VecDeque<(SliceId, Arc<Passed>)>; 2], usize) {
+        let (mut bags, mut copied_bytes) = <([VecDeque<_>; 2], usize)>::default();
+        for (id, slice) in &mut self.slices {
+            for (side, own) in slice.own.iter_mut().enumerate() {
+                if own.rows() == 0 || !saves(side) {
+                    continue;
+                }
+                let bag = if copied_bytes + own.live_bytes() <= copied_bytes_max {
+                    copied_bytes += own.live_bytes();
+                    Arc::new(own.clone())
+                } else {
+                    let bag = Arc::new(std::mem::take(own));
+                    slice.aside[side] = Some(bag.clone());
+                    self.aside.push_back((*id, side));
+                    bag
+                };
+                bags[side].push_back((*id, bag));
+            }
+        }
+        (bags, copied_bytes)
+    }
+
+    /// Takes the first bag back that was set aside, if it has been saved.
+    pub(super) fn thaw(&mut self) -> bool {
+        let Some((id, side)) = self.aside.front().copied() else { return false };
+        let aside = |slice: &mut BagsOfSlice| slice.aside[side].take();
+        if let Some(bag) = self.slices.get_mut(&id).and_then(aside) {
+            match Arc::try_unwrap(bag) {
+                Ok(bag) => {
+                    if let Some(slice) = self.slices.get_mut(&id) {
+                        slice.own[side].put_before(bag);
+                    }
+                }
+                Err(bag) => {
+                    if let Some(slice) = self.slices.get_mut(&id) {
+                        slice.aside[side] = Some(bag);
+                    }
+                    return false;
+                }
+            }
+        }
+        self.aside.pop_front();
+        true
+    }
+
+    /// Whether bags up to a slice, or any bags, are set aside.
+    pub(super) fn await_thaw(&self, last: Option<SliceId>) -> bool {
+        self.aside.iter().any(|(slice, _)| last.is_none_or(|last| *slice <= last))
     }
 
     /// Keeps rows of a side that are for this leader.

@@ -48,7 +48,7 @@ use crate::error::{Contents, Error, Result};
 use crate::failing::first_failing;
 use crate::operator::counted::{Buffers, in_parts, within};
 use crate::operator::identity::{Identity, TypeName};
-use crate::operator::saved::{SavePoint, SavedBatch, SavedPart};
+use crate::operator::saved::{SavedPart, SetAside};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::Window;
 use crate::windowing::{SliceId, WindowId, Windowing};
@@ -252,8 +252,17 @@ impl Operator for Join {
         self.bags.open().collect()
     }
 
-    fn save(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
-        self.save_rows(at)
+    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+        self.set_rows_aside(copied_bytes_max)
+    }
+
+    fn thaw(&mut self) -> bool {
+        self.bags.thaw()
+    }
+
+    fn awaits_thaw(&self, window: Option<WindowId>) -> bool {
+        let windowing = &self.program.windowing;
+        self.bags.await_thaw(window.map(|window| *windowing.slices_of(window).start()))
     }
 
     fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()> {

@@ -8,6 +8,7 @@
 //! them, and all restore them. A row of the other side may be at any leader: each leader restores
 //! its share of every batch.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
@@ -23,9 +24,9 @@ use crate::columns::plain::{kept, kept_type, unkept};
 use crate::error::{Error, Result};
 use crate::operator::identity::{Identity, TypeName, column_text, key_text, window_text};
 use crate::operator::saved::{
-    Restoring, SLICE, SavePoint, SavedBatch, SavedPart, schema_of, words_column,
+    Restoring, SLICE, SavePoint, SavedBatch, SavedPart, SetAside, schema_of, words_column,
 };
-use crate::passed::{Outgoing, PassedRows, Reader};
+use crate::passed::{Outgoing, Passed, PassedRows, Reader};
 use crate::plan::JoinKind;
 use crate::windowing::SliceId;
 
@@ -128,12 +129,19 @@ impl JoinProgram {
     }
 }
 
-impl Join {
-    /// See [`Operator::save`](crate::operator::Operator::save).
-    pub(super) fn save_rows(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
-        if self.firing.is_some() {
-            return Err(Error::Internal("state is saved while it fires".into()));
-        }
+/// Rows of a join that have been set aside.
+struct AsideJoin {
+    program: Arc<JoinProgram>,
+    /// Versions, and which of them are live, of the last slice that has fired.
+    versions: Vec<(SideColumns, Vec<bool>)>,
+    last: Option<SliceId>,
+    /// By side: a bag leaves with its last row.
+    bags: [VecDeque<(SliceId, Arc<Passed>)>; 2],
+    copied_bytes: usize,
+}
+
+impl SetAside for AsideJoin {
+    fn save(&mut self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
         loop {
             let saved = match at.step {
                 0 => self.save_versions(at)?,
@@ -147,10 +155,16 @@ impl Join {
         }
     }
 
+    fn copied_bytes(&self) -> usize {
+        self.copied_bytes
+    }
+}
+
+impl AsideJoin {
     /// The next live versions.
     fn save_versions(&self, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
         let Some(slice) = self.last else { return Ok(None) };
-        while let Some((columns, live)) = self.versions.chunk(at.block) {
+        while let Some((columns, live)) = self.versions.get(at.block) {
             let (mut picked, mut bytes) = (Vec::new(), 0);
             let row_bytes = columns.bytes() / columns.rows.max(1);
             while at.row < live.len() && !at.is_full(picked.len(), bytes) {
@@ -181,27 +195,43 @@ impl Join {
     }
 
     /// The next rows of a side's bags.
-    fn save_bags(&self, number: usize, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
-        let Join { program, bags, leadership, .. } = self;
-        if program.meeting == Meeting::Broadcast(number) && leadership.me != 0 {
-            return Ok(None);
-        }
-        let side = &program.sides[number];
+    fn save_bags(&mut self, number: usize, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        let AsideJoin { program, bags, .. } = self;
+        let (side, bags) = (&program.sides[number], &mut bags[number]);
         let mut reader = Reader::new(program.sides[0].format.clone());
         let (mut gathering, mut slices, mut bytes) = (Gathering::new(side, 0), Vec::new(), 0);
-        'bags: for (slice, own) in bags.own_from(at.slice) {
-            at.enter(slice);
-            for rows in own[number].buffers().iter().skip(at.block) {
-                if at.is_full(slices.len(), bytes) {
-                    break 'bags;
+        while let Some((slice, bag)) = bags.front()
+            && !at.is_full(slices.len(), bytes)
+        {
+            match bag.buffers().get(at.block) {
+                Some(rows) => {
+                    gathering.read(side, &mut reader, rows)?;
+                    slices.resize(slices.len() + rows.rows(), slice.word() as i64);
+                    bytes += PassedRows::bytes(rows);
+                    at.block += 1;
                 }
-                gathering.read(side, &mut reader, rows)?;
-                slices.resize(slices.len() + rows.rows(), slice.word() as i64);
-                bytes += PassedRows::bytes(rows);
-                at.block += 1;
+                None => {
+                    at.block = 0;
+                    bags.pop_front();
+                }
             }
         }
         program.saved_batch(number, slices, gathering.finish(side)?)
+    }
+}
+
+impl Join {
+    /// See [`Operator::set_aside`](crate::operator::Operator::set_aside).
+    pub(super) fn set_rows_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+        let Join { program, bags, versions, last, leadership, firing, .. } = self;
+        if firing.is_some() || bags.await_thaw(None) {
+            return Err(Error::Internal("state is set aside while it fires, or again".into()));
+        }
+        // Another leader saves the rows that all have.
+        let saves = |side| program.meeting != Meeting::Broadcast(side) || leadership.me == 0;
+        let (bags, copied_bytes) = bags.set_aside(&saves, copied_bytes_max);
+        let (program, last, versions) = (program.clone(), *last, versions.copy());
+        Ok(Box::new(AsideJoin { program, versions, last, bags, copied_bytes }))
     }
 
     /// See [`Operator::restore`](crate::operator::Operator::restore).

@@ -294,7 +294,7 @@ impl SideDraft {
 }
 
 /// Rows of a side that have been read.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct SideColumns {
     pub(super) rows: usize,
     /// Their keys, row after row.

@@ -79,9 +79,9 @@ impl Versions {
         place(&self.chunks, &self.places, side, sought).1
     }
 
-    /// A chunk, and which versions in it are still the last of their key.
-    pub(super) fn chunk(&self, number: usize) -> Option<(&SideColumns, &[bool])> {
-        self.chunks.get(number).map(|chunk| (&chunk.columns, &chunk.live[..]))
+    /// Copies of all chunks, and which versions in them are still the last of their key.
+    pub(super) fn copy(&self) -> Vec<(SideColumns, Vec<bool>)> {
+        self.chunks.iter().map(|chunk| (chunk.columns.clone(), chunk.live.clone())).collect()
     }
 
     /// Takes in the versions of a slice, which are later than all before.

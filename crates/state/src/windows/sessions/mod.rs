@@ -18,6 +18,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use crate::deltas::saved::TableCopy;
 use crate::memory::arena::Arena;
 use crate::memory::log::{BLOCK_ROWS, CHUNK_ROWS};
 use crate::table::compact::{move_key, move_values};
@@ -413,19 +414,18 @@ impl Combiner for Sessions {
 
     /// The rows of open sessions, all of the first part: a slice of them by itself makes these
     /// sessions, and the spans of those that are shared.
-    fn open_rows(&self, block: usize) -> Option<(Vec<u64>, &Arena)> {
+    fn copy_open(&self, layout_of_slice: &Arc<RowLayout>) -> Option<TableCopy> {
         let Noted { layout, table, note, .. } = &self.open;
-        if block >= table.scan_blocks() {
-            return None;
-        }
         let (key_words, mut words) = (layout.key_words(), Vec::new());
-        let rows = table.scan(block).as_words().chunks_exact(note + 1);
-        for row in rows.filter(|row| row[*note] == OPEN) {
-            words.extend_from_slice(&row[..key_words]);
-            words.extend(self.slice.word().map(|_| 0));
-            words.extend_from_slice(&row[key_words..*note]);
+        for block in 0..table.scan_blocks() {
+            let rows = table.scan(block).as_words().chunks_exact(note + 1);
+            for row in rows.filter(|row| row[*note] == OPEN) {
+                words.extend_from_slice(&row[..key_words]);
+                words.extend(self.slice.word().map(|_| 0));
+                words.extend_from_slice(&row[key_words..*note]);
+            }
         }
-        Some((words, &table.arena))
+        Some(TableCopy::of(words, &table.arena, layout_of_slice))
     }
 
     fn is_empty(&self) -> bool {

@@ -1,24 +1,79 @@
 //! Rows of slices for checkpoints, and back.
 
-use std::ops::Bound;
+use std::sync::Arc;
 
 use millstream_state::{Arena, Malformed, Table};
 
 use super::Slices;
+use super::slice::Aside;
+use crate::operator::aside::AsideTables;
 use crate::windowing::SliceId;
 
-/// The slices from the first one on, or all.
-pub(in super::super) fn starting(first: Option<SliceId>) -> (Bound<SliceId>, Bound<SliceId>) {
-    (first.map_or(Bound::Unbounded, Bound::Included), Bound::Unbounded)
-}
+/// Chunks of rows that are merged in a step.
+const STEP_CHUNKS: usize = 1;
 
 impl Slices {
-    /// The tables of own keys, from a slice on, in order.
-    pub(crate) fn tables_from(
-        &self,
-        first: Option<SliceId>,
-    ) -> impl Iterator<Item = (SliceId, &Table)> {
-        self.slices.range(starting(first)).map(|(id, slice)| (*id, &slice.primary))
+    /// Sets the rows of own keys aside: copies of them, as long as these have no more than so many
+    /// bytes; then the tables.
+    pub(crate) fn set_aside(&mut self, copied_bytes_max: usize, to: &mut AsideTables) {
+        for (id, slice) in &mut self.slices {
+            if slice.primary.rows() == 0 {
+                continue;
+            }
+            if to.copied_bytes() + slice.primary.copy_bytes() <= copied_bytes_max {
+                to.copy(*id, slice.primary.copy());
+                continue;
+            }
+            self.counted.change_table(*id, slice);
+            let young = Table::new(self.layout.clone());
+            let old = Arc::new(std::mem::replace(&mut slice.primary, young));
+            slice.aside = Aside::Saving(old.clone());
+            to.share(*id, old);
+            self.aside.push_back(*id);
+        }
+    }
+
+    /// Takes back what has been saved of the first slice that has older rows set aside, or goes on
+    /// merging what has come since. Whether there was something to do.
+    pub(crate) fn thaw(&mut self) -> bool {
+        let Slices { slices, leaders, pool, scratch, spare, .. } = self;
+        let Some(id) = self.aside.front().copied() else { return false };
+        // A window does not take a slice that is here.
+        let Some(slice) = slices.get_mut(&id) else {
+            self.aside.pop_front();
+            return true;
+        };
+        let merged = match std::mem::take(&mut slice.aside) {
+            Aside::None => None,
+            Aside::Saving(old) => match Arc::try_unwrap(old) {
+                Err(old) => {
+                    slice.aside = Aside::Saving(old);
+                    return false;
+                }
+                Ok(old) => {
+                    self.counted.change(id, slice);
+                    let (young, since) = slice.take_back(old, leaders, pool, scratch);
+                    spare.keep_table(young);
+                    Some((since, 0))
+                }
+            },
+            Aside::Merging(since, merged) => Some((since, merged)),
+        };
+        if let Some((since, merged)) = merged {
+            self.counted.change_table(id, slice);
+            if slice.primary.merge_from(&since, merged, STEP_CHUNKS, pool, scratch) {
+                slice.aside = Aside::Merging(since, merged + STEP_CHUNKS);
+                return true;
+            }
+            since.recycle(pool);
+        }
+        self.aside.pop_front();
+        true
+    }
+
+    /// Whether rows up to a slice, or any rows, are set aside.
+    pub(crate) fn awaits_thaw(&self, last: Option<SliceId>) -> bool {
+        self.aside.iter().any(|slice| last.is_none_or(|last| *slice <= last))
     }
 
     /// Merges rows that were saved, as far as this worker leads their keys.

@@ -13,6 +13,7 @@ use crate::passed::{Passed, PassedBuffers, PassedRows};
 /// State of one window slice.
 pub(super) struct Slice {
     pub(super) primary: Table,
+    pub(super) aside: Aside,
     /// By leader, from its first row on.
     pub(super) fragments: Vec<Option<Box<Fragment>>>,
     /// By leader: rows that are passed through and wait to be shipped. None from the beginning.
@@ -29,6 +30,30 @@ pub(super) struct Slice {
     counted_others: Option<(Usage, bool)>,
     /// The last epoch has ended, and only the table has changed since.
     pub(super) is_closed: bool,
+}
+
+/// The older rows of a slice, while it has a second table.
+#[derive(Debug, Default)]
+pub(super) enum Aside {
+    /// It has one table.
+    #[default]
+    None,
+    /// A checkpoint saves them. The table of the slice has what has come since.
+    Saving(Arc<Table>),
+    /// They are in the table of the slice. What has come since is being merged into it, and these
+    /// chunks have been.
+    Merging(Segment, usize),
+}
+
+impl Aside {
+    /// Bytes, bytes of keys and values, and keys.
+    pub(super) fn usage(&self) -> [usize; 3] {
+        match self {
+            Aside::None => [0; 3],
+            Aside::Saving(table) => [table.bytes(), table.live_bytes(), table.rows()],
+            Aside::Merging(segment, _) => [segment.bytes(), segment.bytes(), segment.rows()],
+        }
+    }
 }
 
 /// What has been sealed for a leader.
@@ -94,6 +119,7 @@ impl Slice {
         let (passed, sealed, counted, counted_others) = Default::default();
         Slice {
             primary,
+            aside: Aside::None,
             fragments,
             passed,
             joint_rows: 0,
@@ -159,6 +185,10 @@ impl Slice {
     fn add_table(&self, usage: &mut Usage, next: Load, room: Load) {
         usage.bytes += self.primary.bytes() as u64;
         usage.add_table(&self.primary, next, room);
+        let [bytes, live_bytes, keys] = self.aside.usage().map(|part| part as u64);
+        usage.bytes += bytes;
+        usage.live_bytes += live_bytes;
+        usage.keys += keys;
         let parting_bytes = self.primary.parting_bytes(self.fragments.len()) as u64;
         if parting_bytes > usage.growth_bytes {
             (usage.growth_bytes, usage.batch_growth_bytes) = (parting_bytes, 0);
@@ -183,6 +213,28 @@ impl Slice {
         let mut usage = self.usage_of_others(next, room, passing);
         self.add_table(&mut usage, next, room);
         (usage, self.has_rows_of_others())
+    }
+
+    /// Goes on in its old table. Returns the emptied young one, and its rows.
+    pub(super) fn take_back(
+        &mut self,
+        old: Table,
+        leaders: &Leaders,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> (Table, Segment) {
+        if self.primary.other_rows() > 0 {
+            self.seal_others(leaders, pool, scratch);
+        }
+        let mut young = std::mem::replace(&mut self.primary, old);
+        let since = young.seal();
+        young.clear(pool);
+        (young, since)
+    }
+
+    /// Whether it holds rows of own keys.
+    pub(super) fn holds_rows(&self) -> bool {
+        self.primary.rows() > 0 || !matches!(self.aside, Aside::None)
     }
 
     /// Whether it holds rows for other leaders.

@@ -1,0 +1,65 @@
+//! Tables that have been set aside for a checkpoint: small ones are copied. Of large ones the
+//! table itself is set aside, and the operator goes on with another table until the rows have been
+//! saved.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use millstream_state::{RowsRef, Table, TableCopy};
+
+use super::saved::{SavePoint, StateRows};
+use crate::windowing::SliceId;
+
+/// Tables by slice, in the order in which they are saved. A table leaves with its last row.
+#[derive(Debug, Default)]
+pub(crate) struct AsideTables {
+    tables: VecDeque<(SliceId, Aside)>,
+    copied_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Aside {
+    Copy(TableCopy),
+    Shared(Arc<Table>),
+}
+
+impl Aside {
+    /// The rows of a block; `None` beyond the last one.
+    fn block(&self, number: usize) -> Option<RowsRef<'_>> {
+        match self {
+            Aside::Copy(copy) => (number == 0).then(|| copy.rows()),
+            Aside::Shared(table) => (number < table.scan_blocks()).then(|| table.scan(number)),
+        }
+    }
+}
+
+impl AsideTables {
+    /// Adds a copy.
+    pub(crate) fn copy(&mut self, slice: SliceId, copy: TableCopy) {
+        self.copied_bytes += copy.bytes();
+        self.tables.push_back((slice, Aside::Copy(copy)));
+    }
+
+    /// Adds a table that does not change any more.
+    pub(crate) fn share(&mut self, slice: SliceId, table: Arc<Table>) {
+        self.tables.push_back((slice, Aside::Shared(table)));
+    }
+
+    /// Bytes of copies.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        self.copied_bytes
+    }
+
+    /// Moves the next rows to those of a batch, until that is full.
+    pub(crate) fn fill(&mut self, at: &mut SavePoint, to: &mut StateRows) {
+        while let Some((slice, table)) = self.tables.front() {
+            while let Some(rows) = table.block(at.block) {
+                if !at.copy(*slice, &rows, to) {
+                    return;
+                }
+            }
+            at.next_step();
+            self.tables.pop_front();
+        }
+    }
+}
