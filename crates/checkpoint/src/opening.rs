@@ -8,16 +8,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow::datatypes::DataType;
 use millstream_contract::plan::{Layout, Operator, Output as PlanOutput, Plan};
 use millstream_contract::sink::Sink;
+use millstream_contract::table::Table;
 use millstream_contract::wording::{counted, grouped, plural};
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{Fit, OutputMark, Resume, StageIdentity, fits, gone, identities};
+use millstream_engine::{
+    Fit, OutputMark, Resume, StageIdentity, fits, gone, identities, table_names,
+};
 use millstream_store::{Checkpoints, LocalStore, Manifest, Stage};
 
 use crate::failing::io;
 use crate::file::read;
 use crate::options::{Options, Start};
 use crate::saver::{Restored, Saver};
-use crate::writer::{Fixed, now_us};
+use crate::writer::{Fixed, committed, now_us};
 
 /// State that waits to be written takes at most such a part of the job's memory.
 const HELD_PART: u64 = 8;
@@ -85,6 +88,7 @@ pub fn open(
         check_job(&manifest, job, &outputs, &place)?;
         commit(&manifest, job, &outputs)?;
         if manifest.ended {
+            committed(&tables(job), &manifest.sources);
             return Ok(Opening::Ended(manifest.checkpoint));
         }
         (first, started_us) = (manifest.first, manifest.started_us);
@@ -110,6 +114,7 @@ pub fn open(
         stages,
         outputs,
         sinks: job.sinks.to_vec(),
+        tables: tables(job),
         leaders: job.processes * job.settings.workers,
         keep: options.keep,
         tolerance: options.tolerance,
@@ -118,6 +123,13 @@ pub fn open(
     let room = usize::try_from(job.settings.memory_bytes / HELD_PART).unwrap_or(usize::MAX);
     let saver = Arc::new(Saver::new(fixed, from, next, room, Box::new(notice))?);
     Ok(Opening::Runs(Opened { resume, saver, remarks }))
+}
+
+/// The tables that a job reads, under their names in marks.
+fn tables(job: &JobToSave<'_>) -> Vec<(String, Arc<dyn Table>)> {
+    let sources = &job.plan.sources;
+    let names = table_names(sources.iter().map(|source| source.name.as_str()));
+    names.into_iter().zip(sources.iter().map(|source| source.table.clone())).collect()
 }
 
 /// The checkpoints in a directory.

@@ -49,6 +49,7 @@ use millstream_contract::{error, expr, plan, pruning, rows, settings, sink, tabl
 
 pub use checkpoint::{Checkpoints, CutTaken, OutputMark, Resume, waiting_schema};
 pub use explain::state_layout;
+pub use intake::table_names;
 pub use job::{Fit, Job, StageIdentity, Stopper, fits, gone, identities};
 pub use millstream_operators::skipped::Skipped;
 pub use millstream_state::on_refused_memory;
