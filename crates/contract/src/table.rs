@@ -84,8 +84,8 @@ pub trait Table: Send + Sync + Debug {
     /// Tells the table that a restarted job will not ask for the records before these positions,
     /// by the names of splits: all that came of these records is durable. A source outside may
     /// forget the records, or answer their senders. Called with the splits that this process has
-    /// opened, any number of times: positions never go back, and the same may come again. Nothing of
-    /// the splits that have `ended` will be asked for.
+    /// opened, any number of times: positions never go back, and the same may come again. No record
+    /// of the splits in `ended` will be asked for.
     fn committed(&self, _positions: &Positions, _ended: &BTreeSet<String>) -> Result<()> {
         Ok(())
     }

@@ -13,8 +13,8 @@
 //! own, with a CSV header or without one. It is decoded before it is accepted, as a whole: if one
 //! record is malformed, the answer is 400 with its line and column, and no record counts, unless
 //! `on_error` leaves such records out. 202 says that the records have been handed to the job; they
-//! are in memory, or, with a journal, durable. The table is unbounded, and one split: the records of one body after
-//! those of the other, in the order in which they were accepted.
+//! are in memory, or, with a journal, durable. The table is unbounded, and has one split: the
+//! records of one body after those of the other, in the order in which they were accepted.
 //!
 //! **Back-pressure**: bodies that are received and not yet decoded and handed on take an eighth of
 //! the setting `memory` at most, 64 MiB at most, or one body. Beyond that the answer is 429,
@@ -147,7 +147,7 @@ impl Table for HttpTable {
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let name: Name = self.name().into();
-        if options.process != 0 {
+        if options.process != 0 || options.has_ended(&name) {
             return Ok(vec![Box::new(Elsewhere(name))]);
         }
         let journal = match &self.journal {

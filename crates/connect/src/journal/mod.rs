@@ -5,10 +5,10 @@
 //! | `journal` | | a directory of this table alone, relative to the SQL file |
 //! | `journal_bytes` | `1 GB` | bytes in it at most |
 //!
-//! What comes goes to the journal, is synced ([`millstream_store::journal`]), and is read from
-//! there ([`split`]). So a job that goes on from a checkpoint finds what had come, and a body that
-//! was answered with 202 is durable. Whole records are an entry ([`feed`]), or a body is. Which
-//! records are a chunk follows from the entries, not from the moments of reading.
+//! Received bytes go to the journal and are synced ([`millstream_store::journal`]), and a split
+//! reads them there ([`split`]). So a job that goes on from a checkpoint finds all received
+//! records, and a body is durable before the answer 202. An entry is a body, or has whole records
+//! ([`feed`]). Chunks follow from the entries, not from the moments of reading.
 //!
 //! The journal is trimmed when no checkpoint that stays asks for its beginning. A full journal, and
 //! a disk that fails, hold the input up.
@@ -31,7 +31,6 @@ pub(crate) use self::split::{JournalSplit, Live, Of};
 use crate::input::{Name, Pipe};
 use crate::options::Options;
 use crate::records::Wanted;
-use crate::source::Elsewhere;
 
 const BYTES: u64 = 1 << 30;
 /// The journal has room for so many of the largest entries, at least.
@@ -84,7 +83,7 @@ impl Journaled {
         Ok(Some(Journaled(Arc::new(Place { table, given, path, bytes_max, open }))))
     }
 
-    /// What `explain` says of it.
+    /// The journal in a line of `explain`.
     pub(crate) fn describe(of: Option<&Journaled>) -> String {
         of.map_or_else(String::new, |journal| format!(", journal {}", journal.0.given))
     }
@@ -117,9 +116,6 @@ impl Journaled {
         open: impl FnOnce() -> Result<(Pipe, Box<dyn Any + Send>, Option<String>)>,
     ) -> Result<Box<dyn Split>> {
         let journal = self.open(name, options)?;
-        if options.has_ended(name) {
-            return Ok(Box::new(Elsewhere(name.clone())));
-        }
         let format = wanted.format.clone();
         let split = JournalSplit::new(&journal, name, wanted, Of::Records, &options.from(name))?;
         if journal.has_ended() {

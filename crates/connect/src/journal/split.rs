@@ -10,10 +10,10 @@ use millstream_store::journal::{Entry, Journal, Reader};
 use crate::input::Name;
 use crate::records::{Arriving, Wanted};
 
-/// What the entries of a journal are.
+/// Contents of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// Whole records, one entry behind the other. The first record says how all are read.
+    /// Whole records, in one format. The first record may be a header for all entries.
     Records,
     /// Files of their own.
     Bodies,
@@ -31,13 +31,13 @@ pub(crate) trait Live: Send {
     }
 }
 
-/// Reads the entries of a journal: first those of earlier runs, then those that come.
+/// Reads the entries of a journal: entries of earlier runs, then new entries.
 pub(crate) struct JournalSplit {
     name: Name,
     remark: Option<String>,
     /// `None`: nothing more comes.
     live: Option<Box<dyn Live>>,
-    /// What is in the journal is all.
+    /// Nothing more will be appended.
     over: bool,
     of: Of,
     wanted: Wanted,

@@ -173,7 +173,7 @@ impl Table for SocketTable {
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let name = self.peer.to_string();
-        if options.process != 0 {
+        if options.process != 0 || options.has_ended(&name) {
             return Ok(vec![Box::new(Elsewhere(name.into()))]);
         }
         let read = self.beside.read(projection)?;

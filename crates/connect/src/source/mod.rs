@@ -234,7 +234,7 @@ impl FileTable {
             });
         };
         let name = self.split_name(file);
-        if options.process != 0 {
+        if options.process != 0 || options.has_ended(&name) {
             return Ok(Box::new(Elsewhere(name)));
         }
         let read = self.beside.read(projection)?;

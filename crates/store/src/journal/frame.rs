@@ -90,7 +90,7 @@ pub(super) struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// Bytes that it takes at most.
+    /// An upper bound of the entry's bytes in a segment.
     pub(super) fn room(&self) -> u64 {
         let named = self.sequence.map_or(0, |sequence| sequence.producer.len() as u64);
         HEAD_BYTES + 18 + named + self.bytes.map_or(0, |bytes| bytes.len() as u64)
@@ -110,7 +110,7 @@ impl<'a> Written<'a> {
         payload.extend(bytes);
     }
 
-    /// Takes the next entry from a payload; `None` if it is none.
+    /// Takes the next entry from a payload. `None`: the bytes are no entry.
     pub(super) fn take(payload: &mut &'a [u8]) -> Option<Written<'a>> {
         let (ends, name_length) = (*payload.first()?, usize::from(*payload.get(1)?));
         let producer = std::str::from_utf8(payload.get(2..2 + name_length)?).ok()?;

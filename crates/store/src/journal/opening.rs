@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::frame::{Frame, HEAD_BYTES, Written};
+use super::log::{Group, Journal, Place, Segment, State, failed};
 use super::producers::Producers;
 use super::segments::number_in;
-use super::{Group, Journal, Place, Segment, State, failed};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::frame::Sequence;
 
-/// So many producers are remembered: those that have sent last.
+/// Number of producers whose last sequence numbers are kept: the most recent senders.
 pub const PRODUCERS_MAX: usize = 1024;
 
 /// The last sequence number of each producer, and a number that tells which has sent last.
@@ -41,7 +41,7 @@ impl Producers {
         }
     }
 
-    /// All of them, the one that was silent longest first.
+    /// All producers, the least recent sender first.
     pub(super) fn list(&self) -> Vec<(String, u64)> {
         let mut all: Vec<_> = self.last.iter().collect();
         all.sort_by_key(|(_, (_, noted))| *noted);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::frame::{Entry, Frame, HEAD_BYTES, Written};
-use super::{Journal, Place, Segment};
+use super::log::{Journal, Place, Segment};
 use crate::error::{Error, Result};
 
-/// Reads a journal from a place on. It reads one frame at a time.
+/// Reads a journal, one frame at a time.
 pub struct Reader {
     journal: Arc<Journal>,
     /// Number of the next entry that is not in `entries`.
@@ -94,6 +94,46 @@ impl fmt::Debug for Reader {
 }
 
 impl Journal {
+    /// A reader from this offset on, where an entry begins or goes on.
+    ///
+    /// # Errors
+    /// The journal does not have it.
+    pub fn reader(self: &Arc<Journal>, offset: u64) -> Result<Reader> {
+        let start = self.start();
+        let (end, found) = {
+            let state = self.lock();
+            let found = state.segments.iter().rev().find(|segment| segment.offset <= offset);
+            (state.end.offset, found.cloned())
+        };
+        let reason = if offset > end {
+            format!("it ends at byte {end}, and the job goes on at byte {offset}")
+        } else if offset < start {
+            format!("it begins at byte {start}, and the job goes on at byte {offset}")
+        } else {
+            let mut reader = match found {
+                Some(segment) => Reader::new(self, &segment),
+                None => Reader::at(self, Place::default()),
+            };
+            reader.pass(offset)?;
+            return Ok(reader);
+        };
+        Err(self.unavailable(
+            &reason,
+            "name the directory that the job of this checkpoint had, as it was; or go on from the \
+             latest checkpoint; or begin anew with --fresh",
+        ))
+    }
+
+    /// A reader of the first entries of the present input, as far as they stay
+    /// ([`Journal::trim`]).
+    pub fn head(self: &Arc<Journal>) -> Reader {
+        let state = self.lock();
+        let first = state.segments.iter().find(|segment| segment.begin == state.begin).cloned();
+        let end = state.end;
+        drop(state);
+        first.map_or_else(|| Reader::at(self, end), |segment| Reader::new(self, &segment))
+    }
+
     /// The frame at a place of a segment, as it is there.
     pub(super) fn frame(&self, segment: &Segment, at: u64) -> Result<(Frame, Vec<u8>)> {
         let path = self.path(segment.number);

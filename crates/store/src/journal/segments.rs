@@ -1,4 +1,4 @@
-//! Files of a journal: their names, their heads, and new ones.
+//! Files of a journal: names, heads, and the making of a new file.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::MutexGuard;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, HEAD_BYTES};
-use super::{Journal, Segment, State};
+use super::log::{Journal, Segment, State};
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
 
@@ -111,7 +111,7 @@ impl Journal {
         Ok((segment, head))
     }
 
-    /// Makes a directory, and those above it, durable.
+    /// Makes a directory durable, with the directories above.
     pub(super) fn make_directory(&self, directory: &Path) -> io::Result<()> {
         let above = match directory.parent() {
             None => return Ok(()),
@@ -121,7 +121,7 @@ impl Journal {
         if above == directory {
             return Ok(());
         }
-        // Each time: who made it may have been killed before it was durable.
+        // Also if the directory exists: its maker may have been killed before this step.
         self.make_directory(above)?;
         match self.disk.make_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -1,11 +1,16 @@
 //! Journals on a disk that crashes, fails, and damages files.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
 use std::thread;
+use std::time::Duration;
 
 use super::*;
-use crate::disk::{CrashDisk, Fault, StepKind, Survival};
+use crate::disk::{CrashDisk, Disk, Fault, StepKind, Survival};
+use crate::error::Result;
 
 const MAX: u64 = 1 << 20;
 
