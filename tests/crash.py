@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Crashes: one process of a job with checkpoints is killed with `kill -9` at a random moment, and the job is started again,
 with other numbers of processes and workers, until it ends. Its output must be that of a run without a crash, row for row,
-and while it runs no reader of the output may see a row twice.
+and while it runs no reader of the output may see a row twice. A third of the jobs get one of their tables over HTTP, with
+a journal.
 
     tests/crash.py --count 1000        a thousand crashes
     tests/crash.py --seed 17           the jobs of one seed; their files stay in target/crash/17
@@ -9,13 +10,16 @@ and while it runs no reader of the output may see a row twice.
 
 import argparse
 import collections
+import http.client
 import os
 import random
 import shutil
 import signal
 import subprocess
+import socket
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -127,6 +131,61 @@ def kill(job: subprocess.Popen, rng: random.Random) -> bool:
     return job.returncode != 0
 
 
+class Producer(threading.Thread):
+    """Sends all records of table `a` as bodies, each until it is accepted."""
+
+    def __init__(self, folder: Path, rng: random.Random):
+        super().__init__(daemon=True)
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = one.getsockname()[1]
+        self.paths, self.rng, self.said = sorted((folder / "in" / "a").iterdir()), rng, ""
+
+    def table(self) -> str:
+        form = self.paths[0].suffix[1:]
+        return (f"CREATE TABLE a (k BIGINT, v BIGINT, t VARCHAR, {TIME}) WITH ('connector' = 'http', "
+                f"'listen' = '{self.port}', 'format' = '{form}', 'journal' = 'journal');\n")
+
+    def bodies(self):
+        # Files are read beside each other, so that no record is late.
+        files = [path.read_text().splitlines(keepends=True) for path in self.paths]
+        header = files[0][0] if self.paths[0].suffix == ".csv" else ""
+        lines = [line for row in zip(*(file[bool(header):] for file in files)) for line in row]
+        lines += [line for file in files for line in file[bool(header) + len(lines) // len(files):]]
+        while lines:
+            count = self.rng.choice([1, 100, 5000])
+            yield header + "".join(lines[:count])
+            del lines[:count]
+
+    def run(self) -> None:
+        for number, body in enumerate(self.bodies()):
+            fields = {"Millstream-Producer": "crash.py", "Millstream-Sequence": str(number)}
+            while True:
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+                try:
+                    connection.request("POST", "/", body, fields)
+                    answer = connection.getresponse()
+                    self.said, status = answer.read().decode(), answer.status
+                    if status == 202:
+                        break
+                    if status not in (429, 503):
+                        return
+                except (OSError, http.client.HTTPException):
+                    pass  # nobody listens, or the answer is lost
+                finally:
+                    connection.close()
+                time.sleep(0.002)
+        self.said = ""
+
+
+def drain(job: subprocess.Popen, environment: dict) -> None:
+    """Lets a job end that would go on for ever."""
+    until = time.monotonic() + 120
+    while job.poll() is None and time.monotonic() < until:
+        subprocess.run([str(harness.program()), "stop", "--drain"], env=environment, capture_output=True)
+        time.sleep(0.05)
+
+
 def case(seed: int, folder: Path, records: int, most: int) -> int:
     """Runs one job with crashes, and compares. Returns how many crashes there were."""
     rng = random.Random(seed)
@@ -135,6 +194,10 @@ def case(seed: int, folder: Path, records: int, most: int) -> int:
     outputs = [row.split()[2] for row in declared.splitlines()]
     tables = table(folder, "a", rng, records) + (table(folder, "b", rng, records) if name == "join" else "")
     script = folder / "job.sql"
+    over_http = seed % 3 == 2
+    if over_http:
+        # Batches are others over HTTP, so no record may be late.
+        tables = tables.replace("INTERVAL '1' SECOND", "INTERVAL '2' SECOND")
     script.write_text(tables + declared + statements)
     began = time.monotonic()
     subprocess.run(command(script), check=True, capture_output=True, cwd=folder)
@@ -142,14 +205,29 @@ def case(seed: int, folder: Path, records: int, most: int) -> int:
     expected = visible(folder, outputs)
     for output in outputs:
         shutil.rmtree(folder / output)
+    environment, producer = os.environ | {"XDG_RUNTIME_DIR": str(folder / "run")}, None
+    (folder / "run").mkdir(mode=0o700)
+    if over_http:
+        name += " over HTTP"
+        producer = Producer(folder, rng)
+        tables = producer.table() + tables[tables.index(";\n") + 2:]
+        script.write_text(tables.replace("INTERVAL '1' SECOND", "INTERVAL '2' SECOND") + declared + statements)
+        producer.start()
     crashes, wanted = 0, rng.randrange(1, 7)
     while True:
         words = ["--checkpoint", folder / "state", "--every", f"{rng.choice([10, 20, 50])}ms",
                  "--workers", rng.choice([1, 2, 3, 5]), "--processes", rng.randrange(most) + 1]
         if words[-1] > 1:
             words += ["--fabric", rng.choice(["shm", "tcp"])]
-        job = subprocess.Popen(command(script, *words), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        job = subprocess.Popen(command(script, *words), cwd=folder, env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
         try:
+            if crashes >= wanted and producer:
+                producer.join(120)
+                if producer.said or producer.is_alive():
+                    job.kill()
+                    raise SystemExit(f"seed {seed} ({name}): not accepted: {producer.said}\n{job.communicate()[1].decode()}")
+                drain(job, environment)
             if crashes < wanted:
                 job.wait(rng.random() * took * 1.5)
             else:

@@ -34,8 +34,8 @@ FLOORS = [
     {"fabric"},
     {"flow", "state"},
     {"contract", "datafusion-shuffle"},
-    {"operators", "connect", "sql", "store", "workloads"},
-    {"engine"},
+    {"operators", "sql", "store", "workloads"},
+    {"connect", "engine"},
     {"checkpoint"},
     {"millstream"},
     {"arguments"},
@@ -48,7 +48,7 @@ LABORATORY = {"lab", "workloads"}
 FLOORS_WITHIN = {
     "flow": [{"link"}, {"channel", "shuffle"}],
     "state": [{"memory"}, {"values"}, {"table"}, {"deltas"}, {"windows"}],
-    "store": [{"error"}, {"names", "contract", "disk"}, {"local", "manifest"}, {"checkpoints"}],
+    "store": [{"error"}, {"names", "contract", "disk"}, {"local", "manifest"}, {"checkpoints", "journal"}],
     "sql": [{"syntax"}, {"expr"}, {"names"}, {"stages"}, {"faults"}, {"plan"}],
     "operators": [{"columns"}, {"passed"}, {"operator"}],
     "engine": [

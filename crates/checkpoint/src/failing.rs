@@ -30,10 +30,7 @@ impl From<Error> for SaveError {
 
 /// An error of the store, as the job's.
 pub(crate) fn io(error: &millstream_store::Error) -> Error {
-    let text = error.to_string();
-    let (head, help) = text.split_once("\n  help: ").unwrap_or((&text, ""));
-    let (place, message) = head.split_once(": ").unwrap_or(("checkpoint", head));
-    Error::Io { place: place.into(), message: message.into(), help: help.into() }
+    error.clone().into()
 }
 
 /// Since when no checkpoint could be written, and how many were missed.

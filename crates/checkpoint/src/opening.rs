@@ -8,16 +8,19 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arrow::datatypes::DataType;
 use millstream_contract::plan::{Layout, Operator, Output as PlanOutput, Plan};
 use millstream_contract::sink::Sink;
+use millstream_contract::table::Table;
 use millstream_contract::wording::{counted, grouped, plural};
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{Fit, OutputMark, Resume, StageIdentity, fits, gone, identities};
+use millstream_engine::{
+    Fit, OutputMark, Resume, StageIdentity, fits, gone, identities, table_names,
+};
 use millstream_store::{Checkpoints, LocalStore, Manifest, Stage};
 
 use crate::failing::io;
 use crate::file::read;
 use crate::options::{Options, Start};
 use crate::saver::{Restored, Saver};
-use crate::writer::{Fixed, now_us};
+use crate::writer::{Fixed, committed, now_us};
 
 /// A job that is to be saved.
 pub struct JobToSave<'a> {
@@ -83,6 +86,7 @@ pub fn open(
         check_job(manifest, job, &outputs, &options.path.display().to_string())?;
         commit(manifest, job, &outputs)?;
         if manifest.ended {
+            committed(&tables(job), &manifest.sources);
             return Ok(Opening::Ended(manifest.checkpoint));
         }
     }
@@ -151,6 +155,7 @@ impl Begin {
             stages,
             outputs,
             sinks: job.sinks.to_vec(),
+            tables: tables(job),
             leaders: job.processes * job.settings.workers,
             keep: options.keep,
             tolerance: options.tolerance,
@@ -158,6 +163,13 @@ impl Begin {
         let saver = Arc::new(Saver::new(fixed, from, next, notice)?);
         Ok(Opened { resume, saver, place, remarks })
     }
+}
+
+/// The tables that a job reads, under their names in marks.
+fn tables(job: &JobToSave<'_>) -> Vec<(String, Arc<dyn Table>)> {
+    let sources = &job.plan.sources;
+    let names = table_names(sources.iter().map(|source| source.name.as_str()));
+    names.into_iter().zip(sources.iter().map(|source| source.table.clone())).collect()
 }
 
 /// The checkpoints in a directory.

@@ -1,11 +1,12 @@
 //! Writing a cut into the store: files of state, the manifest, then the commit of the outputs.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_contract::sink::{Prepared, Sink};
-use millstream_contract::table::JobMarks;
+use millstream_contract::table::{JobMarks, Table};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
@@ -34,6 +35,8 @@ pub(crate) struct Fixed {
     /// Names of the outputs, and their sinks.
     pub(crate) outputs: Vec<String>,
     pub(crate) sinks: Vec<Arc<dyn Sink>>,
+    /// Tables that are read, under their names in marks.
+    pub(crate) tables: Vec<(String, Arc<dyn Table>)>,
     pub(crate) leaders: usize,
     pub(crate) keep: usize,
     pub(crate) tolerance: Duration,
@@ -54,6 +57,8 @@ struct Progress {
     /// By output: prepared rows that no durable manifest names.
     waiting: Vec<Vec<Prepared>>,
     failing: Failing,
+    /// Marks of the checkpoints that stay, the oldest first.
+    kept: VecDeque<JobMarks>,
 }
 
 /// A cut that is to be written.
@@ -74,7 +79,8 @@ pub(crate) struct Held {
 impl Writer {
     pub(crate) fn new(fixed: Fixed, notice: Box<dyn Fn(&str) + Send + Sync>) -> Writer {
         let waiting = vec![Vec::new(); fixed.outputs.len()];
-        let progress = Mutex::new(Progress { waiting, failing: Failing::default() });
+        let progress =
+            Mutex::new(Progress { waiting, failing: Failing::default(), kept: VecDeque::new() });
         Writer { fixed, progress, report: Mutex::default(), notice }
     }
 
@@ -103,8 +109,12 @@ impl Writer {
             Ok(files)
         });
         self.fixed.sinks.iter().try_for_each(|sink| sink.seal())?;
+        let marks = work.cut.marks.clone();
         match state.and_then(|files| self.publish(&progress, work.cut, files)) {
-            Ok(()) => self.published(&mut progress, number),
+            Ok(()) => {
+                progress.kept.push_back(marks);
+                self.published(&mut progress, number)
+            }
             Err(SaveError::Store(error)) if error.may_pass() => {
                 self.missed(&mut progress, number, &error)
             }
@@ -227,6 +237,13 @@ impl Writer {
             Err(error) => tracing::warn!(%error, "older checkpoints cannot be deleted"),
             Ok(removed) => tracing::debug!(?removed, "older checkpoints are deleted"),
         }
+        if progress.kept.len() > self.fixed.keep {
+            progress.kept.pop_front();
+        }
+        // Until then there may be an older one, of an earlier run.
+        if progress.kept.len() == self.fixed.keep {
+            committed(&self.fixed.tables, &progress.kept[0]);
+        }
         Ok(())
     }
 
@@ -269,7 +286,7 @@ impl Writer {
         add_prepared(&mut prepared, others);
         progress.waiting.iter_mut().zip(prepared).for_each(|(waiting, of)| waiting.push(of));
         let mut manifest = self.manifest(number, true, &progress.waiting);
-        manifest.sources = marks;
+        manifest.sources = marks.clone();
         let since = Instant::now();
         loop {
             match self.fixed.store.publish(&manifest) {
@@ -281,7 +298,20 @@ impl Writer {
                 Err(error) => return Err(io(&error)),
             }
         }
-        self.published(&mut progress, number)
+        self.published(&mut progress, number)?;
+        committed(&self.fixed.tables, &marks);
+        Ok(())
+    }
+}
+
+/// Tells tables that no job will go on before these marks.
+pub(crate) fn committed(tables: &[(String, Arc<dyn Table>)], marks: &JobMarks) {
+    for (name, table) in tables {
+        let Some(marks) = marks.get(name) else { continue };
+        if let Err(error) = table.committed(&marks.positions(), &marks.ended()) {
+            // The next checkpoint tries again.
+            tracing::warn!(table = name, %error, "what has been read cannot be forgotten");
+        }
     }
 }
 

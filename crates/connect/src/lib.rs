@@ -28,6 +28,7 @@ pub mod http;
 mod infer;
 mod input;
 mod ipc;
+mod journal;
 mod memory;
 mod ndjson;
 mod number;

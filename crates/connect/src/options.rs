@@ -43,6 +43,11 @@ impl<'a> Options<'a> {
         option_error(&self.table.name, option, message, help)
     }
 
+    /// The table's name.
+    pub(crate) fn table_name(&self) -> &'a str {
+        &self.table.name
+    }
+
     /// The option's text.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.known.borrow_mut().insert(key.to_string());

@@ -151,7 +151,7 @@ impl Error {
                       resumed after a crash, the job would miss records"
                 .into(),
             help: "write the records to a file and read that, with 'follow' = 'true' if it grows; \
-                   or run the job without checkpoints"
+                   or keep them with 'journal' = 'DIR'; or run the job without checkpoints"
                 .into(),
         }
     }

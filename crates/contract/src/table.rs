@@ -84,8 +84,9 @@ pub trait Table: Send + Sync + Debug {
     /// Tells the table that a restarted job will not ask for the records before these positions,
     /// by the names of splits: all that came of these records is durable. A source outside may
     /// forget the records, or answer their senders. Called with the splits that this process has
-    /// opened, any number of times: positions never go back, and the same may come again.
-    fn committed(&self, _positions: &Positions) -> Result<()> {
+    /// opened, any number of times: positions never go back, and the same may come again. No record
+    /// of the splits in `ended` will be asked for.
+    fn committed(&self, _positions: &Positions, _ended: &BTreeSet<String>) -> Result<()> {
         Ok(())
     }
 }
@@ -126,6 +127,8 @@ pub struct OpenOptions {
     /// By split name: the position where reading begins, from [`Split::position`]. Other splits
     /// begin with their first records.
     pub from: Positions,
+    /// Whether the job has checkpoints: only then [`Table::committed`] is called.
+    pub checkpoints: bool,
     /// The splits of `from` that have no more records: their inputs need not be there.
     pub ended: BTreeSet<String>,
     /// The names of splits in `from` and `ended`.
@@ -154,6 +157,7 @@ impl OpenOptions {
             process: 0,
             processes: 1,
             from: Positions::new(),
+            checkpoints: false,
             ended: BTreeSet::new(),
             shown: ShownName::default(),
             pruning: Pruning::default(),

@@ -4,7 +4,7 @@
 //! Everything else is passed on to what is inside. A method that is added to [`Table`], [`Split`],
 //! [`Chunk`] or [`Sink`] with a default has to be added here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -133,11 +133,12 @@ impl<W: Words + 'static> Table for Wrapped<W> {
         self.inner.added_splits(&is_known).map_err(|e| self.words.error(e))
     }
 
-    fn committed(&self, positions: &Positions) -> Result<()> {
+    fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let own = |shown: &String| names.get(shown).unwrap_or(shown).clone();
         let positions = positions.iter().map(|(name, position)| (own(name), position.clone()));
-        self.inner.committed(&positions.collect()).map_err(|e| self.words.error(e))
+        let ended = ended.iter().map(own).collect();
+        self.inner.committed(&positions.collect(), &ended).map_err(|e| self.words.error(e))
     }
 }
 

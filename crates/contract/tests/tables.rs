@@ -1,6 +1,7 @@
 //! Tables that grow while a job reads them, and positions by the names of splits: what a table
 //! hears of them behind other words ([`Wrapped`]) is what it would hear alone.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -23,7 +24,7 @@ struct Growing {
     all: Arc<Mutex<Vec<String>>>,
     /// Splits that are read; `None`: all.
     only: Option<Vec<String>>,
-    committed: Arc<Mutex<Vec<Positions>>>,
+    committed: Arc<Mutex<Vec<(Positions, BTreeSet<String>)>>>,
 }
 
 struct Ten {
@@ -71,8 +72,8 @@ impl Table for Growing {
             all.iter().filter(|name| !is_known(name)).map(|name| spec(name)).collect(),
         ))
     }
-    fn committed(&self, positions: &Positions) -> Result<()> {
-        self.committed.lock().unwrap().push(positions.clone());
+    fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
+        self.committed.lock().unwrap().push((positions.clone(), ended.clone()));
         Ok(())
     }
 }
@@ -178,10 +179,13 @@ fn a_table_hears_of_committed_positions_by_the_names_of_its_splits() {
         assert_eq!(reading.grow(), 1);
         reading.read(1, 2);
         for _ in 0..2 {
-            reading.table.committed(&reading.positions()).unwrap();
+            let positions = reading.positions();
+            let ended = positions.keys().next().cloned().into_iter().collect();
+            reading.table.committed(&positions, &ended).unwrap();
         }
-        let expected: Positions =
+        let positions: Positions =
             [("secret/0".into(), position(0)), ("secret/1".into(), position(2))].into();
+        let expected = (positions, BTreeSet::from(["secret/0".to_string()]));
         assert_eq!(*growing.committed.lock().unwrap(), [expected.clone(), expected]);
     }
 }
@@ -218,5 +222,6 @@ fn by_default_splits_are_all_there() {
     let table = hidden(Arc::new(Plain(Growing::default())));
     table.check_resumable().unwrap();
     assert_eq!(table.added_splits(&|_| false).unwrap(), AddedSplits::Never);
-    table.committed(&Positions::from([("any".to_string(), position(1))])).unwrap();
+    let positions = Positions::from([("any".to_string(), position(1))]);
+    table.committed(&positions, &BTreeSet::new()).unwrap();
 }

@@ -259,7 +259,8 @@ impl Job {
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
         let mut remarks = load_lookups(&compiled, &settings, started_us, &budget)?;
-        let origins = origins(plan, &compiled, &settings, place, started_us, &from.marks)?;
+        let (marks, saved) = (&from.marks, checkpoints.is_some());
+        let origins = origins(plan, &compiled, &settings, place, started_us, marks, saved)?;
         remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());

@@ -51,6 +51,7 @@ pub use checkpoint::{
     Checkpoints, CutTaken, OutputMark, Resume, add_marks, add_prepared, waiting_schema,
 };
 pub use explain::state_layout;
+pub use intake::table_names;
 pub use job::{Fit, Job, StageIdentity, Stopper, fits, gone, identities};
 pub use millstream_operators::skipped::Skipped;
 pub use millstream_state::on_refused_memory;

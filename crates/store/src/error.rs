@@ -94,6 +94,17 @@ impl Error {
     }
 }
 
+/// The error as the job's.
+impl From<Error> for millstream_contract::Error {
+    fn from(error: Error) -> millstream_contract::Error {
+        let text = error.to_string();
+        let (head, help) = text.split_once("\n  help: ").unwrap_or((&text, ""));
+        let (place, message) = head.split_once(": ").unwrap_or(("checkpoint", head));
+        let (place, message) = (place.into(), message.into());
+        millstream_contract::Error::Io { place, message, help: help.into() }
+    }
+}
+
 /// Advice for a damaged checkpoint.
 fn advice(before: Option<u64>) -> String {
     match before {

@@ -9,6 +9,8 @@
 //! an error; a file is deleted when no manifest names it. Not covered: contents of state files, the
 //! moments of checkpoints, threads. Every call waits for the disk.
 //!
+//! A [`journal`] keeps the bytes of an input that cannot be read again.
+//!
 //! ```
 //! use std::sync::Arc;
 //! use millstream_store::disk::{CrashDisk, Survival};
@@ -45,6 +47,7 @@ mod checkpoints;
 mod contract;
 pub mod disk;
 mod error;
+pub mod journal;
 mod local;
 mod manifest;
 mod names;

@@ -14,6 +14,8 @@ const OPTIONS: &[&str] = &[
     "follow",
     "format",
     "hostname",
+    "journal",
+    "journal_bytes",
     "json.any-as-string",
     "late",
     "listen",

@@ -6,14 +6,15 @@
 //! | `path` | `/` | the path that records are sent to; tables of one `listen` have each their own |
 //! | `max-body` | `16 MB` | bytes of a body at most |
 //! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
+//! | `journal`, `journal_bytes` | | bodies are durable before the answer ([`crate::journal`]) |
 //!
 //! `POST /` with a body of lines, or, in NDJSON, of an array of objects ([`body`]: in chunks or
 //! not, packed or not). Each body is a file of its
 //! own, with a CSV header or without one. It is decoded before it is accepted, as a whole: if one
 //! record is malformed, the answer is 400 with its line and column, and no record counts, unless
 //! `on_error` leaves such records out. 202 says that the records have been handed to the job; they
-//! are in memory, not on disk. The table is unbounded, and one split: the records of one body after
-//! those of the other, in the order in which they were accepted.
+//! are in memory, or, with a journal, durable. The table is unbounded, and has one split: the
+//! records of one body after those of the other, in the order in which they were accepted.
 //!
 //! **Back-pressure**: bodies that are received and not yet decoded and handed on take an eighth of
 //! the setting `memory` at most, 64 MiB at most, or one body. Beyond that the answer is 429,
@@ -38,6 +39,7 @@ mod request;
 mod route;
 pub mod server;
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -46,16 +48,18 @@ use std::task::Waker;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::settings::parse_bytes;
 use millstream_contract::table::{
-    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+    OpenOptions, Position, Positions, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
-use millstream_contract::{Result, decoding};
+use millstream_contract::{Error, Result, decoding};
+use millstream_store::journal::Journal;
 
 pub use self::fuzz::fuzz_http;
 use self::port::{BODY, LIMITS, Server};
 use self::route::{Next, Served};
 
 use crate::input::{Name, io_error};
+use crate::journal::{JournalSplit, Journaled, Live, Of};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
 use crate::socket::{everybody, refuse_position};
@@ -78,6 +82,7 @@ pub struct HttpTable {
     body_bytes_max: u64,
     schema: SchemaRef,
     format: Arc<dyn RecordFormat>,
+    journal: Option<Journaled>,
 }
 
 impl HttpTable {
@@ -98,14 +103,17 @@ impl HttpTable {
         let body_bytes_max = options.parsed("max-body", form, |text| {
             parse_bytes(text).filter(|bytes| (1..=BODY_BYTES_MAX).contains(bytes))
         })?;
+        let body_bytes_max = body_bytes_max.unwrap_or(BODY_BYTES);
+        let journal = Journaled::from_options(&options, body_bytes_max)?;
         let format = lines_from_options(&options, &table.schema, "what is sent over HTTP")?;
         options.finish("an http table")?;
         Ok(HttpTable {
             address: address.unwrap_or(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT)),
             path: path.unwrap_or_else(|| "/".into()),
-            body_bytes_max: body_bytes_max.unwrap_or(BODY_BYTES),
+            body_bytes_max,
             schema: table.schema.clone(),
             format,
+            journal,
         })
     }
 
@@ -130,12 +138,22 @@ impl Table for HttpTable {
         Some(ReadOnce { id: self.name(), name: self.name() })
     }
 
+    fn check_resumable(&self) -> Result<()> {
+        match self.journal {
+            Some(_) => Ok(()),
+            None => Err(Error::not_resumable(&self.name())),
+        }
+    }
+
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let name: Name = self.name().into();
-        if options.process != 0 {
+        if options.process != 0 || options.has_ended(&name) {
             return Ok(vec![Box::new(Elsewhere(name))]);
         }
-        refuse_position(options, &name)?;
+        let journal = match &self.journal {
+            Some(journal) => Some(journal.open(&name, options)?),
+            None => refuse_position(options, &name).map(|()| None)?,
+        };
         let wanted = Wanted {
             format: self.format.clone(),
             schema: self.schema.clone(),
@@ -146,10 +164,16 @@ impl Table for HttpTable {
         let body_bytes_max = self.body_bytes_max;
         let waiting_bytes_max =
             (options.memory_bytes / WAITING_PART).min(WAITING_BYTES_MAX).max(body_bytes_max);
+        let split = |journal: &Arc<Journal>| {
+            let from = options.from(&name);
+            JournalSplit::new(journal, &name, wanted.clone(), Of::Bodies, &from)
+        };
+        let split = journal.as_ref().map(split).transpose()?;
         let served = Served {
             name: name.clone(),
             path: self.path.clone(),
             wanted,
+            journal,
             body_bytes_max,
             waiting_bytes_max,
             decoding_bytes_max: decoding::bytes_max(options.memory_bytes),
@@ -161,13 +185,32 @@ impl Table for HttpTable {
             self.path,
             everybody(address)
         );
-        Ok(vec![Box::new(HttpSplit { name, remark, server, chunks: 0 })])
+        Ok(vec![match split {
+            Some(split) => Box::new(split.over(server, Some(remark))),
+            None => Box::new(HttpSplit { name, remark, server, chunks: 0 }),
+        }])
     }
 
     fn describe(&self, projection: &[usize]) -> String {
         let (read, all) = (projection.len(), self.schema.fields().len());
         let all = counted(all as u64, "column");
-        format!("{} ({}, {read} of {all})", self.name(), self.format.name())
+        let journal = Journaled::describe(self.journal.as_ref());
+        format!("{} ({}, {read} of {all}{journal})", self.name(), self.format.name())
+    }
+
+    fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
+        let name = self.name();
+        Journaled::committed(self.journal.as_ref(), &name, positions, ended.contains(&name))
+    }
+}
+
+impl Live for Server {
+    fn is_over(&mut self, waker: &Waker) -> Result<bool> {
+        Ok(matches!(self.route.next(waker), Next::Ended))
+    }
+
+    fn drain(&mut self) {
+        self.route.drain();
     }
 }
 

@@ -109,6 +109,10 @@ impl Service for Routes {
     fn serve(&self, head: &Head, sender: &mut Sender) -> Result<(), End> {
         let post = post(head)?;
         let route = self.route(&post.path)?;
+        if post.sequence.is_some() && route.served.journal.is_none() {
+            let text = "a body with Millstream-Sequence needs a table with a 'journal'";
+            return Err(Answer::new(400, text).into());
+        }
         // Before it sends in vain.
         if let Some(refusal) = route.refusal() {
             return Err(refusal.into());
@@ -121,7 +125,7 @@ impl Service for Routes {
             end => end,
         })?;
         sender.answers();
-        let (answer, _answering) = route.take(body, post.packing, room);
+        let (answer, _answering) = route.take(body, post.packing, post.sequence, room);
         let keep_alive = post.keep_alive && answer.status != 503;
         sender.send(&answer, keep_alive)?;
         if keep_alive { Ok(()) } else { Err(End::Closed) }

@@ -5,6 +5,10 @@
 
 use super::message::{Answer, Head};
 
+const PRODUCER_BYTES_MAX: usize = 128;
+const PRODUCER: &str = "Millstream-Producer";
+const SEQUENCE: &str = "Millstream-Sequence";
+
 const ENCODINGS: &str = "a body is packed with gzip or with zstd, once, or not at all";
 
 /// A request that sends records.
@@ -19,6 +23,8 @@ pub(super) struct Post {
     pub(super) keep_alive: bool,
     /// Whether the sender waits to be told to go on.
     pub(super) waits: bool,
+    /// The producer's name and the body's number, by which a body is known that is sent again.
+    pub(super) sequence: Option<(String, u64)>,
 }
 
 /// Packing of a body: `Content-Encoding`.
@@ -56,6 +62,8 @@ struct Fields {
     waits: bool,
     close: bool,
     keep_alive: bool,
+    producer: Option<String>,
+    number: Option<u64>,
 }
 
 impl Fields {
@@ -97,6 +105,23 @@ impl Fields {
                     return Err(Answer::new(415, ENCODINGS));
                 }
             }
+            "millstream-producer" => {
+                let is_name = !value.is_empty()
+                    && value.len() <= PRODUCER_BYTES_MAX
+                    && value.bytes().all(|byte| byte.is_ascii_graphic());
+                if !is_name || self.producer.replace(value.to_string()).is_some() {
+                    let what = "one name of visible ASCII characters, 128 at most";
+                    return Err(Answer::new(400, format!("{PRODUCER}: expected {what}")));
+                }
+            }
+            "millstream-sequence" => {
+                let number = value.parse().ok().filter(|_| !value.starts_with('+'));
+                if number.is_none() || self.number.is_some() {
+                    let what = "one whole number that grows with each body";
+                    return Err(Answer::new(400, format!("{SEQUENCE}: expected {what}")));
+                }
+                self.number = number;
+            }
             "origin" => self.origin = true,
             "expect" => self.waits |= value.eq_ignore_ascii_case("100-continue"),
             "connection" => {
@@ -133,10 +158,15 @@ impl Fields {
             }
             _ => {}
         }
+        let sequence = match (self.producer, self.number) {
+            (Some(producer), Some(number)) => Some((producer, number)),
+            (None, None) => None,
+            _ => return answer(400, &format!("expected {PRODUCER} and {SEQUENCE}, or neither")),
+        };
         let (length, packing) = (self.length, self.packing.flatten());
         let keep_alive = !self.close && (current || self.keep_alive);
         let (path, waits) = (path.to_string(), self.waits && current);
-        Ok(Post { path, length, packing, keep_alive, waits })
+        Ok(Post { path, length, packing, keep_alive, waits, sequence })
     }
 }
 
@@ -161,7 +191,8 @@ mod tests {
     fn a_head_says_how_long_the_body_is() {
         let head = b"POST /?x HTTP/1.1\r\nhost: a\r\ncontent-LENGTH: \t12 \r\nExpect: 100-continue\r\n\r\n";
         let (path, packing) = ("/".to_string(), None);
-        let plain = Post { path, length: Some(12), packing, keep_alive: true, waits: true };
+        let (length, sequence) = (Some(12), None);
+        let plain = Post { path, length, packing, keep_alive: true, waits: true, sequence };
         assert_eq!(parse(head), Ok(plain.clone()));
         let head =
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: x, Close\r\n\r\n";
@@ -172,7 +203,12 @@ mod tests {
         let head = b"POST /a/b?x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\
                      Content-Encoding: GZIP\r\n\r\n";
         let (path, packing) = ("/a/b".to_string(), Some(ContentEncoding::Gzip));
-        assert_eq!(parse(head), Ok(Post { path, length: None, packing, waits: false, ..plain }));
+        let chunked = Post { path, length: None, packing, waits: false, ..plain };
+        assert_eq!(parse(head), Ok(chunked.clone()));
+        let head = b"POST /a/b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\
+                     Millstream-Producer: web/1\r\nmillstream-sequence: 17\r\n\r\n";
+        let sequence = Some(("web/1".to_string(), 17));
+        assert_eq!(parse(head), Ok(Post { sequence, ..chunked }));
     }
 
     #[test]
@@ -198,6 +234,18 @@ mod tests {
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Encoding: br\n\n", 415),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nContent-Encoding: gzip, zstd\n\n", 415),
             ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nOrigin: http://x\n\n", 403),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nMillstream-Producer: a\n\n", 400),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: 1\nMillstream-Sequence: 1\n\n", 400),
+            (
+                "POST / HTTP/1.1\nHost: a\nContent-Length: 1\nMillstream-Producer: a\n\
+                 Millstream-Sequence: -1\n\n",
+                400,
+            ),
+            (
+                "POST / HTTP/1.1\nHost: a\nContent-Length: 1\nMillstream-Producer: a b\n\
+                 Millstream-Sequence: 1\n\n",
+                400,
+            ),
             ("POST / HTTP/1.1\nContent-Length: 1\n\n", 400),
             ("POST / HTTP/1.1\nHost: a\nHost: b\nContent-Length: 1\n\n", 400),
             ("POST / HTTP/1.1\nHost : a\nContent-Length: 1\n\n", 400),

@@ -3,6 +3,9 @@
 //! A body is decoded before it is accepted, piece by piece. Decoded pieces are kept as long as they
 //! take no more than the body itself and the room that is left for bodies. The rest of a body is
 //! decoded again when it is handed on: a body of empty objects takes a thousand times its length.
+//!
+//! With a journal a decoded body is forgotten once it is durable there, and its split reads it
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +14,7 @@ use std::task::Waker;
 use millstream_contract::table::{Chunk, Decoded};
 use millstream_contract::wording::counted;
 use millstream_contract::{Result, decoding};
+use millstream_store::journal::{Appended, Journal, Sequence};
 
 use super::body::unpack;
 use super::message::Answer;
@@ -25,6 +29,8 @@ pub(super) struct Served {
     /// Where they are sent to.
     pub(super) path: Arc<str>,
     pub(super) wanted: Wanted,
+    /// Where accepted bodies go; otherwise they wait in memory.
+    pub(super) journal: Option<Arc<Journal>>,
     /// Bytes of a body at most, as it is sent and unpacked.
     pub(super) body_bytes_max: u64,
     /// Bytes of bodies at most that are being received, or wait.
@@ -230,10 +236,11 @@ impl Route {
         &self,
         body: Vec<u8>,
         packing: Option<ContentEncoding>,
+        sequence: Option<(String, u64)>,
         room: Room,
     ) -> (Answer, Option<Answering<'_>>) {
-        match self.accept(body, packing, room) {
-            Ok(accepted) => (accepted, Some(Answering(self))),
+        match self.accept(body, packing, sequence, room) {
+            Ok((accepted, answering)) => (accepted, Some(answering)),
             Err(refused) => (refused, None),
         }
     }
@@ -242,9 +249,10 @@ impl Route {
         &self,
         body: Vec<u8>,
         packing: Option<ContentEncoding>,
+        sequence: Option<(String, u64)>,
         mut room: Room,
-    ) -> std::result::Result<Answer, Answer> {
-        let body = match packing {
+    ) -> std::result::Result<(Answer, Answering<'_>), Answer> {
+        let mut body = match packing {
             None => body,
             Some(packing) => {
                 let _alone = self.decoding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -252,15 +260,28 @@ impl Route {
             }
         };
         room.shrink(body.len() as u64);
-        let Records { pieces, count, left_out } = self.decode(body, &mut room)?;
+        let name = self.prepare(&mut body)?;
+        let kept = match &self.served.journal {
+            Some(journal) => {
+                room.add(body.len() as u64)?;
+                Some((journal, body.clone()))
+            }
+            None => None,
+        };
+        let Records { mut pieces, count, left_out } = self.decode(name, body, &mut room)?;
+        if kept.is_some() {
+            // They are read from the journal, and decoded again.
+            pieces.clear();
+        }
         let room = Arc::new(room);
         let accepted = |(piece, bytes)| Accepted { piece, bytes, room: room.clone() };
         let mut state = self.lock();
         if let Some(refusal) = refusal(&state) {
             return Err(refusal);
         }
-        state.accepted.extend(pieces.into_iter().map(accepted));
         state.unanswered += 1;
+        let answering = Answering(self);
+        state.accepted.extend(pieces.into_iter().map(accepted));
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
@@ -270,28 +291,48 @@ impl Route {
         if left_out > 0 {
             text += &format!(", {left_out} left out");
         }
-        Ok(Answer::new(202, text))
+        if let Some((journal, body)) = kept {
+            let sequence = sequence.as_ref();
+            let sequence =
+                sequence.map(|(producer, number)| Sequence { producer, number: *number });
+            match journal.append(Some(&body), sequence) {
+                Ok(Appended::Durable) => {}
+                Ok(Appended::Before) => text = "the body was accepted before".into(),
+                Err(error) => return Err(Answer::new(503, error.to_string())),
+            }
+        }
+        Ok((Answer::new(202, text), answering))
     }
 
-    /// The records of a body that is not packed.
-    fn decode(&self, mut body: Vec<u8>, room: &mut Room) -> std::result::Result<Records, Answer> {
-        let wanted = &self.served.wanted;
+    /// The name of a body that is not packed, whose records stand alone from now on.
+    fn prepare(&self, body: &mut [u8]) -> std::result::Result<Name, Answer> {
         let number = {
             let mut state = self.lock();
             state.bodies += 1;
             state.bodies
         };
         let name = format!("{}, body {number}", self.served.name);
-        let bad = |message: String| Answer::new(400, message);
         if body.starts_with(&[0x1f, 0x8b]) {
             return Err(Answer::new(
                 415,
                 "the body is packed: say so with 'Content-Encoding: gzip'",
             ));
         }
-        wanted.format.unwrap_array(&mut body).map_err(|why| bad(format!("{name}: {why}")))?;
+        let unwrapped = self.served.wanted.format.unwrap_array(body);
+        unwrapped.map_err(|why| Answer::new(400, format!("{name}: {why}")))?;
+        Ok(name.into())
+    }
+
+    /// The records of a body.
+    fn decode(
+        &self,
+        name: Name,
+        body: Vec<u8>,
+        room: &mut Room,
+    ) -> std::result::Result<Records, Answer> {
+        let bad = |message: String| Answer::new(400, message);
         let mut left = body.len();
-        let mut arriving = Arriving::new(name.into(), wanted.clone());
+        let mut arriving = Arriving::new(name, self.served.wanted.clone());
         *arriving.buffer() = body;
         let mut records = Records::default();
         loop {

@@ -460,6 +460,7 @@ fn impatient() -> (Server, String) {
     let served = Served {
         name: "x".into(),
         wanted: Wanted { format, schema, projection: [0].into(), batch_rows: 100, offsets: false },
+        journal: None,
         path: "/".into(),
         body_bytes_max: 1000,
         waiting_bytes_max: 1000,

@@ -6,6 +6,7 @@
 //! | `listen` | | in place of these: where to wait: an address, or a port of this machine alone |
 //! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
 //! | `byte-delimiter` | `10` | as in Flink; lines end with no other byte |
+//! | `journal`, `journal_bytes` | | lines are durable before they count ([`crate::journal`]) |
 //!
 //! The table has one connection, and one split, and is unbounded. A listening table takes the first
 //! peer that sends a byte; a peer that closes its connection before is ignored. The table ends when
@@ -24,6 +25,7 @@
 
 mod connection;
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,7 +34,7 @@ use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
 use millstream_contract::table::{
-    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+    OpenOptions, Position, Positions, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
@@ -40,6 +42,7 @@ use millstream_contract::{Error, Result};
 use self::connection::{Peer, SocketConnection, Stop};
 use crate::beside::{Beside, FileFacts, SideValues};
 use crate::input::{Name, Pipe, io_error};
+use crate::journal::Journaled;
 use crate::options::Options;
 use crate::records::{Arriving, RecordFormat, Wanted};
 use crate::source::{Elsewhere, lines_from_options};
@@ -53,6 +56,7 @@ pub struct SocketTable {
     peer: Peer,
     beside: Beside,
     format: Arc<dyn RecordFormat>,
+    journal: Option<Journaled>,
 }
 
 impl SocketTable {
@@ -67,9 +71,33 @@ impl SocketTable {
         let beside = Beside::new(table)?;
         let ten = |text: &str| (text.trim() == "10").then_some(());
         options.parsed("byte-delimiter", "'10', the line end", ten)?;
+        let journal = Journaled::from_options(&options, 0)?;
         let format = lines_from_options(&options, &beside.data, "a socket")?;
         options.finish("a socket")?;
-        Ok(SocketTable { peer, beside, format })
+        Ok(SocketTable { peer, beside, format, journal })
+    }
+
+    /// A split that takes the journal's lines, those of the connection behind.
+    fn over_journal(
+        &self,
+        journal: &Journaled,
+        name: &Name,
+        wanted: Wanted,
+        options: &OpenOptions,
+    ) -> Result<Box<dyn Split>> {
+        let input = || {
+            let (pipe, stop, remark) = self.connection(name)?;
+            Ok((pipe, Box::new(stop) as _, remark))
+        };
+        journal.split(name, wanted, options, true, input)
+    }
+
+    /// Bytes of the connection, its end, and where it waits for a sender.
+    fn connection(&self, name: &Name) -> Result<(Pipe, Stop, Option<String>)> {
+        let failed = |error| io_error(Path::new(&**name), &error);
+        let (connection, stop, address) = SocketConnection::new(&self.peer).map_err(failed)?;
+        let remark = |address| format!("waits for a sender on {address}{}", everybody(address));
+        Ok((Pipe::new(Box::new(connection)), stop, address.map(remark)))
     }
 }
 
@@ -131,14 +159,23 @@ impl Table for SocketTable {
         Some(ReadOnce { id: name.clone(), name })
     }
 
+    fn check_resumable(&self) -> Result<()> {
+        match self.journal {
+            Some(_) => Ok(()),
+            None => Err(Error::not_resumable(&self.peer.to_string())),
+        }
+    }
+
+    fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
+        let name = self.peer.to_string();
+        Journaled::committed(self.journal.as_ref(), &name, positions, ended.contains(&name))
+    }
+
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let name = self.peer.to_string();
-        if options.process != 0 {
+        if options.process != 0 || options.has_ended(&name) {
             return Ok(vec![Box::new(Elsewhere(name.into()))]);
         }
-        refuse_position(options, &name)?;
-        let failed = |error| io_error(Path::new(&name), &error);
-        let (connection, stop, address) = SocketConnection::new(&self.peer).map_err(failed)?;
         let read = self.beside.read(projection)?;
         let wanted = Wanted {
             format: self.format.clone(),
@@ -149,23 +186,23 @@ impl Table for SocketTable {
         };
         let name: Name = name.into();
         let values = read.values(|| FileFacts { path: name.clone(), modified: None })?;
-        let split = SocketSplit {
-            remark: address
-                .map(|address| format!("waits for a sender on {address}{}", everybody(address))),
-            arriving: Arriving::new(name.clone(), wanted),
-            name,
-            pipe: Pipe::new(Box::new(connection)),
-            ended: false,
-            stop,
-            notice: None,
-        };
+        if let Some(journal) = &self.journal {
+            let split = self.over_journal(journal, &name, wanted, options)?;
+            return Ok(vec![SideValues::split(values, split)]);
+        }
+        refuse_position(options, &name)?;
+        let (pipe, stop, remark) = self.connection(&name)?;
+        let arriving = Arriving::new(name.clone(), wanted);
+        let (ended, notice) = (false, None);
+        let split = SocketSplit { name, remark, pipe, arriving, ended, stop, notice };
         Ok(vec![SideValues::split(values, Box::new(split))])
     }
 
     fn describe(&self, projection: &[usize]) -> String {
         let (read, all) = (projection.len(), self.beside.schema.fields().len());
         let all = counted(all as u64, "column");
-        format!("{} ({}, {read} of {all})", self.peer, self.format.name())
+        let journal = Journaled::describe(self.journal.as_ref());
+        format!("{} ({}, {read} of {all}{journal})", self.peer, self.format.name())
     }
 }
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_contract::Result;
 use millstream_contract::table::{OpenOptions, ReadOnce, Sharing, SplitSpec};
+use millstream_contract::{Error, Result};
 
 use super::mark::FileMark;
 use super::paths;
@@ -239,6 +239,24 @@ impl OneFile {
     pub(super) fn length_now(&self) -> Option<u64> {
         let told = self.told.as_ref().and_then(|told| told.length);
         told.or_else(|| Some(self.path()?.metadata().ok()?.len()))
+    }
+
+    /// Whether it is a file now, by whatever path.
+    pub(super) fn is_file(&self) -> bool {
+        self.path().is_none_or(|path| path.metadata().is_ok_and(|metadata| metadata.is_file()))
+    }
+
+    /// Whether its path names an open file of the process, as its standard input.
+    pub(super) fn is_own(&self) -> bool {
+        self.path().is_some_and(is_own)
+    }
+
+    /// A pipe, which may have been begun.
+    pub(super) fn pipe(&self) -> Result<Pipe> {
+        match self.open(None)?.input {
+            Input::Pipe(pipe) => Ok(pipe),
+            _ => Err(Error::Internal(format!("{} is no pipe", self.name))),
+        }
     }
 
     /// Begins to open a pipe, of this table.

@@ -14,6 +14,8 @@
 //! nothing is written for a quarter of a second, the line is complete as it is. A file that becomes
 //! shorter, or is not the same in all processes, is an error.
 //!
+//! A pipe may have a journal, from which a restarted job reads it ([`crate::journal`]).
+//!
 //! Files that grow are followed with `'follow' = 'true'` ([`follow`]).
 //!
 //! Of many files, each is opened to see at which time it begins, and closed again until its turn
@@ -41,7 +43,8 @@ use std::task::Waker;
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::nested::is_nested;
 use millstream_contract::table::{
-    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, SplitSpec, Table, TableOptions,
+    OpenOptions, Position, Positions, ReadOnce, Sharing, Split, SplitPoll, SplitSpec, Table,
+    TableOptions,
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
@@ -59,8 +62,9 @@ pub use self::paths::standard_input;
 use crate::beside::{Beside, FileFacts, SideValues};
 use crate::files::{ask_written, check_partitions};
 use crate::input::Name;
+use crate::journal::Journaled;
 use crate::options::Options;
-use crate::records::Reading;
+use crate::records::{Reading, Wanted};
 
 /// A file or several, in one format.
 #[derive(Debug, Clone)]
@@ -72,6 +76,8 @@ pub struct FileTable {
     base: PathBuf,
     beside: Beside,
     format: Arc<dyn ReadFormat>,
+    /// Of what is no file.
+    journal: Option<Journaled>,
 }
 
 impl FileTable {
@@ -95,7 +101,8 @@ impl FileTable {
         format: Arc<dyn ReadFormat>,
     ) -> Result<FileTable> {
         let (name, beside) = (table.name.as_str().into(), Beside::new(table)?);
-        Ok(FileTable { name, files, base: base.to_path_buf(), beside, format })
+        let journal = Journaled::from_options(&Options::new(table), 0)?;
+        Ok(FileTable { name, files, base: base.to_path_buf(), beside, format, journal })
     }
 
     /// A table of a file that an earlier statement makes, to plan with.
@@ -122,6 +129,7 @@ impl FileTable {
             base: PathBuf::new(),
             beside,
             format,
+            journal: None,
         }
     }
 
@@ -156,6 +164,11 @@ impl FileTable {
             return Err(options.error("follow", message, "leave it out"));
         }
         let format = format::from_options(&options)?;
+        if Journaled::from_options(&options, 0)?.is_some() && format.records().is_none() {
+            let message =
+                format!("a journal has records, and {} is read as a whole", format.name());
+            return Err(options.error("journal", message, "write csv, ndjson or raw"));
+        }
         if options.text("connector") != Some("stdin") {
             ask_written(&options)?;
         }
@@ -202,6 +215,41 @@ impl FileTable {
             chunk_bytes: None,
         };
         Ok((SideValues::split(values, self.format.open(input, &reading)?), mark))
+    }
+
+    /// Opens what can be read only once, through the journal.
+    fn open_journaled(
+        &self,
+        journal: &Journaled,
+        projection: &[usize],
+        options: &OpenOptions,
+    ) -> Result<Box<dyn Split>> {
+        let file = self.files.single().filter(|file| !file.is_file());
+        let (Some(file), Some(format)) = (file, self.format.records()) else {
+            return Err(Error::Io {
+                place: self.files.describe(),
+                message: "files can be read again, so they have no journal".into(),
+                help: "leave out 'journal'; name a file by its 'path', not as standard input"
+                    .into(),
+            });
+        };
+        let name = self.split_name(file);
+        if options.process != 0 || options.has_ended(&name) {
+            return Ok(Box::new(Elsewhere(name)));
+        }
+        let read = self.beside.read(projection)?;
+        let values = read.values(|| file.facts())?;
+        let wanted = Wanted {
+            format,
+            schema: self.beside.data.clone(),
+            projection: read.data.clone(),
+            batch_rows: options.batch_rows,
+            offsets: read.offsets(),
+        };
+        let pipe = || Ok((file.pipe()?, Box::new(()) as _, None));
+        // Standard input is given to each run by who starts it.
+        let split = journal.split(&name, wanted, options, !file.is_own(), pipe)?;
+        Ok(SideValues::split(values, split))
     }
 
     /// The splits of files that are gone, and that the job has read to their ends.
@@ -278,6 +326,9 @@ impl Table for FileTable {
     }
 
     fn check_resumable(&self) -> Result<()> {
+        if self.journal.is_some() {
+            return Ok(());
+        }
         for file in self.files.list()? {
             if !file.is_regular()? {
                 let place = self.read_once().map_or(file.name.to_string(), |once| once.name);
@@ -288,11 +339,19 @@ impl Table for FileTable {
     }
 
     fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
-        let begun = self.files.single()?.begin(&self.name, options)?;
+        let file = self.files.single()?;
+        let journal = self.journal.as_ref().filter(|_| options.checkpoints);
+        if journal.is_some_and(|journal| journal.has_ended(&self.split_name(file))) {
+            return None;
+        }
+        let begun = file.begin(&self.name, options)?;
         Some(Arc::new(FileTable { files: Files::One(begun), ..self.clone() }))
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        if let Some(journal) = &self.journal {
+            return Ok(vec![self.open_journaled(journal, projection, options)?]);
+        }
         // Those are not opened on whose rows a condition of the query does not hold.
         let read = self.beside.read(projection)?;
         let facts = |file: &OneFile| {
@@ -337,7 +396,15 @@ impl Table for FileTable {
     fn describe(&self, projection: &[usize]) -> String {
         let (read, all) = (projection.len(), self.beside.schema.fields().len());
         let all = counted(all as u64, "column");
-        format!("{} ({}, {read} of {all})", self.files.describe(), self.format.name())
+        let journal = Journaled::describe(self.journal.as_ref());
+        format!("{} ({}, {read} of {all}{journal})", self.files.describe(), self.format.name())
+    }
+
+    fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
+        let Some(file) = self.files.single() else { return Ok(()) };
+        let name = self.split_name(file);
+        let ended = ended.contains(&*name);
+        Journaled::committed(self.journal.as_ref(), &name, positions, ended)
     }
 
     fn splits(&self) -> Result<Vec<SplitSpec>> {

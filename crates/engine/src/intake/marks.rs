@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::table::{Position, SourceMarks, Split, SplitMark, SplitPoll};
 use millstream_operators::event_time::BEGINNING;
 
-/// The names under which tables stand in [`JobMarks`].
-pub(crate) fn table_names<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Vec<String> {
+/// The names under which tables stand in [`JobMarks`](crate::table::JobMarks).
+pub fn table_names<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Vec<String> {
     let numbered =
         |(at, name): (usize, &str)| match names.clone().take(at).filter(|n| *n == name).count() {
             0 => name.to_string(),

@@ -38,7 +38,7 @@ use millstream_operators::event_time::BEGINNING;
 use source::{SourceIn, SourceState};
 use split::SplitState;
 
-pub(crate) use marks::table_names;
+pub use marks::table_names;
 pub(crate) use notices::Notices;
 pub(crate) use source::Origin;
 pub(crate) use take::Offer;

@@ -27,6 +27,7 @@ pub(super) fn origins(
     place: Place,
     start_time_us: i64,
     from: &JobMarks,
+    checkpoints: bool,
 ) -> Result<Vec<Origin>> {
     let leaders = place.processes * settings.workers;
     let options = OpenOptions {
@@ -36,6 +37,7 @@ pub(super) fn origins(
         process: place.process,
         processes: place.processes,
         from: Positions::new(),
+        checkpoints,
         ended: BTreeSet::new(),
         shown: ShownName::default(),
         pruning: Pruning::default(),

@@ -62,7 +62,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         let plan = read(plan, &control, &from, (reversed, goes));
         let settings = drawn_settings(&mut random, 3, lateness_ms);
         sums.note_resumed(&from, &plan, goes);
-        kept.begin();
+        kept.begin(Random::new(seed ^ random.below(1 << 30)));
         let local = random.below(2) == 0;
         let sinks: Vec<_> = (0..processes).map(|p| sinks_of(&kept, p, &orders, local)).collect();
         let stores: Vec<_> = (0..processes).map(|process| checkpoints(&kept, process)).collect();
