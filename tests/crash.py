@@ -10,6 +10,7 @@ a journal.
 
 import argparse
 import collections
+import datetime
 import http.client
 import os
 import random
@@ -22,6 +23,9 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
 
 import harness
 
@@ -68,6 +72,11 @@ QUERIES = {
 }
 
 
+# Those that give rows as time passes. The last records of a followed directory come so late, and are in none of them.
+FOLLOWED = ("stateless", "tumble", "hop", "session", "cascade", "set")
+FAR = " 05:"
+
+
 def line(form: str, at: int, rng: random.Random, keys: int, number: int) -> str:
     at += rng.randrange(-900, 900)
     stamp = f"2024-01-01 {at // 3_600_000:02}:{at // 60_000 % 60:02}:{at // 1000 % 60:02}.{at % 1000:03}"
@@ -77,15 +86,31 @@ def line(form: str, at: int, rng: random.Random, keys: int, number: int) -> str:
     return f'{{"ts": "{stamp}", "k": {key}, "v": {number}, "t": "{text}"}}\n'
 
 
-def table(folder: Path, name: str, rng: random.Random, records: int) -> str:
+def parquet(path: Path, lines: list[str], rng: random.Random) -> None:
+    """A file of these lines of CSV, of many row groups or of one."""
+    rows = [text.rstrip().split(",") for text in lines]
+    columns = [[datetime.datetime.fromisoformat(row[0]) for row in rows], [int(row[1]) for row in rows],
+               [int(row[2]) for row in rows], [row[3] for row in rows]]
+    types = [pyarrow.timestamp("ms"), pyarrow.int64(), pyarrow.int64(), pyarrow.string()]
+    arrays = [pyarrow.array(column, type) for column, type in zip(columns, types)]
+    pyarrow.parquet.write_table(pyarrow.table(arrays, ["ts", "k", "v", "t"]), path,
+                                row_group_size=rng.choice([1000, 20_000, 1 << 20]))
+
+
+def table(folder: Path, name: str, rng: random.Random, records: int, forms: tuple = ("csv", "ndjson", "parquet")) -> str:
     """Files of a table, and its declaration."""
-    form, files = rng.choice(["csv", "ndjson"]), rng.choice([1, 2, 5])
+    form, files = rng.choice(forms), rng.choice([1, 2, 5])
     keys = rng.choice([3, 100, 20_000])
     place = folder / "in" / name
     place.mkdir(parents=True)
     for number in range(files):
-        lines = (line(form, 1000 + at * 120_000 // records, rng, keys, at) for at in range(number, records, files))
-        (place / f"{number}.{form}").write_text(("ts,k,v,t\n" if form == "csv" else "") + "".join(lines))
+        text = "csv" if form == "parquet" else form
+        lines = [line(text, 1000 + at * 120_000 // records, rng, keys, at) for at in range(number, records, files)]
+        path = place / f"{number}.{form}"
+        if form == "parquet":
+            parquet(path, lines, rng)
+        else:
+            path.write_text(("ts,k,v,t\n" if form == "csv" else "") + "".join(lines))
     return (f"CREATE TABLE {name} (k BIGINT, v BIGINT, t VARCHAR, {TIME}) WITH ('connector' = 'file', "
             f"'path' = 'in/{name}/*.{form}', 'format' = '{form}');\n")
 
@@ -192,9 +217,10 @@ def case(seed: int, folder: Path, records: int, most: int) -> int:
     name = list(QUERIES)[seed % len(QUERIES)]
     declared, statements = QUERIES[name]
     outputs = [row.split()[2] for row in declared.splitlines()]
-    tables = table(folder, "a", rng, records) + (table(folder, "b", rng, records) if name == "join" else "")
-    script = folder / "job.sql"
     over_http = seed % 3 == 2
+    tables = table(folder, "a", rng, records, *[("csv", "ndjson")] * over_http)
+    tables += table(folder, "b", rng, records) if name == "join" else ""
+    script = folder / "job.sql"
     if over_http:
         # Batches are others over HTTP, so no record may be late.
         tables = tables.replace("INTERVAL '1' SECOND", "INTERVAL '2' SECOND")
@@ -259,6 +285,106 @@ def case(seed: int, folder: Path, records: int, most: int) -> int:
     return crashes
 
 
+def appends(form: str, rng: random.Random, records: int) -> list[tuple[str, str]]:
+    """What is appended to the files of a directory, one after the other: names and texts. A text of `None`: the file is
+    rotated."""
+    steps, name, keys, number, fresh = [], "0", rng.choice([3, 100, 5000]), 0, True
+    while number < records:
+        chosen = rng.randrange(6)
+        if chosen == 0 and not fresh:
+            name, fresh = str(int(name) + 1), True
+        elif chosen == 1 and not fresh:
+            steps.append((name, None))
+            fresh = True
+        count = min(rng.choice([1, 100, records // 20]), records - number)
+        lines = [line(form, 1000 + at * 120_000 // records, rng, keys, at) for at in range(number, number + count)]
+        steps.append((name, ("ts,k,v,t\n" if fresh and form == "csv" else "") + "".join(lines)))
+        number, fresh = number + count, False
+    steps.append((name, line(form, 5 * 3_600_000 + 1_800_000, rng, keys, 1)))
+    return steps
+
+
+def append(place: Path, form: str, step: tuple[str, str | None]) -> None:
+    name, text = step
+    path = place / f"{name}.{form}"
+    if text is None:
+        left = sum(1 for _ in place.glob(f"{name}.{form}.*"))
+        path.rename(place / f"{name}.{form}.{left + 1}")
+        return
+    with path.open("a") as file:
+        # A reader may see a part of a line.
+        half = len(text) // 2
+        file.write(text[:half])
+        file.flush()
+        file.write(text[half:])
+
+
+def followed(seed: int, folder: Path, records: int) -> int:
+    """The same of a directory that is followed: files grow, are rotated, and others come, also while no job runs."""
+    rng = random.Random(f"followed {seed}")
+    name, form = rng.choice(FOLLOWED), rng.choice(["csv", "ndjson"])
+    declared, statements = QUERIES[name]
+    outputs = [row.split()[2] for row in declared.splitlines()]
+    columns = "k BIGINT, v BIGINT, t VARCHAR, " + TIME.replace("'1'", "'2'")
+    read = "CREATE TABLE a ({}) WITH ('connector' = 'file', 'format' = '{}', 'path' = '{}'{});\n"
+    place, whole, script = folder / "in", folder / "whole", folder / "job.sql"
+    place.mkdir()
+    whole.mkdir()
+    steps = appends(form, rng, records)
+    for step in steps:
+        append(whole, form, step)
+    script.write_text(read.format(columns, form, "whole/*", "") + declared + statements)
+    subprocess.run(command(script), check=True, capture_output=True, cwd=folder)
+    expected = collections.Counter({row: count for row, count in visible(folder, outputs).items() if FAR not in row})
+    for output in outputs:
+        shutil.rmtree(folder / output)
+    script.write_text(read.format(columns, form, "in/*", ", 'follow' = 'true'") + declared + statements)
+    crashes, wanted, job, said = 0, rng.randrange(1, 7), None, b""
+    kills = sorted(rng.sample(range(len(steps)), min(wanted, len(steps))))
+
+    def start() -> subprocess.Popen:
+        words = ["--checkpoint", folder / "state", "--every", f"{rng.choice([10, 20, 50])}ms",
+                 "--workers", rng.choice([1, 2, 3, 5])]
+        return subprocess.Popen(command(script, *words), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def failed(what: str) -> SystemExit:
+        job.kill()
+        return SystemExit(f"followed seed {seed} ({name}) after {crashes} crashes: {what}\n{job.communicate()[1].decode()}")
+
+    for at, step in enumerate(steps):
+        if at > 0 and step[0] != steps[at - 1][0] or step[1] is None:
+            # A job looks for growth ten times in a second, and afterwards goes by the times of files.
+            time.sleep(0.15)
+        append(place, form, step)
+        if at == 0 or job is None and rng.randrange(3) == 0:
+            job = start()
+        if job is not None and at in kills:
+            time.sleep(rng.random() * 0.3)
+            job.send_signal(signal.SIGKILL)
+            job.communicate()
+            crashes, job = crashes + 1, None
+            if more := visible(folder, outputs) - expected:
+                raise SystemExit(f"followed seed {seed} ({name}): after crash {crashes} {sum(more.values())} rows are wrong: "
+                                 f"{list(more.items())[:3]}")
+    job = job or start()
+    until = time.monotonic() + 60
+    while visible(folder, outputs) != expected:
+        if job.poll() is not None or time.monotonic() > until:
+            lost, more = expected - visible(folder, outputs), visible(folder, outputs) - expected
+            raise failed(f"{sum(lost.values())} rows are missing {list(lost.items())[:3]}, and {sum(more.values())} too "
+                         f"many {list(more.items())[:3]}")
+        time.sleep(0.05)
+    job.send_signal(signal.SIGINT)
+    said = job.communicate(timeout=60)[1]
+    if visible(folder, outputs) != expected:
+        raise failed(f"other rows when it is stopped\n{said.decode()}")
+    return crashes
+
+
+def any_case(seed: int, folder: Path, records: int, most: int) -> int:
+    return followed(seed, folder, records // 10) if seed % 6 == 5 else case(seed, folder, records, most)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=40, help="crashes at least")
@@ -271,12 +397,12 @@ def main() -> None:
         folder = KEPT / str(words.seed)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        print(case(words.seed, folder, words.records, words.processes), f"crashes; files in {folder}")
+        print(any_case(words.seed, folder, words.records, words.processes), f"crashes; files in {folder}")
         return
     crashes, seed, began = 0, words.first, time.monotonic()
     while crashes < words.count:
         with tempfile.TemporaryDirectory(prefix="millstream-crash-") as folder:
-            crashes += case(seed, Path(folder), words.records, words.processes)
+            crashes += any_case(seed, Path(folder), words.records, words.processes)
         seed += 1
         print(f"\r{seed - words.first} jobs, {crashes} crashes", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
