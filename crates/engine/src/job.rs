@@ -283,11 +283,7 @@ impl Job {
             started_us,
             began_us,
             budget,
-            cuts: Cuts::new(
-                stages.len(),
-                workers,
-                if place.process == 0 { place.processes - 1 } else { 0 },
-            ),
+            cuts: Cuts::new(stages.len(), workers, place),
             checkpoints,
             resumed: from.frontiers.clone(),
             layouts: plan.layouts(),
