@@ -106,7 +106,7 @@ pub fn join(options: &Options, job: &JobToSave<'_>, place: Place) -> Result<Open
     begin.begin(options, job, found, Box::new(|_| ()))
 }
 
-/// What a process begins with.
+/// Parameters of a beginning.
 struct Begin {
     store: Checkpoints,
     attempt: String,

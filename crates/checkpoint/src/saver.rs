@@ -53,8 +53,8 @@ struct State {
     end: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// What another process of the job knows at its end: the marks of its splits, and its prepared
-/// rows, by output.
+/// Report of another process at the end of a job: the marks of its splits, and its prepared rows,
+/// by output.
 pub type Others = (JobMarks, Vec<Prepared>);
 
 impl Saver {
@@ -111,8 +111,7 @@ impl Saver {
         self.cut(stopper)
     }
 
-    /// What the first process has to know of another one at the end of a job whose sinks are
-    /// finished.
+    /// Report of a process for the first one, at the end of a job whose sinks are finished.
     ///
     /// # Errors
     /// Rows that cannot be prepared.

@@ -7,7 +7,6 @@ use millstream::program::cluster::{Cause, Fault, FaultKind, ProcessFailure};
 use millstream::{Error, ErrorKind};
 
 use crate::console::error;
-use crate::supervise::is_supervised;
 
 /// Why the program ends otherwise than well: the message is on stderr already.
 pub(crate) enum Failure {
@@ -19,6 +18,14 @@ pub(crate) enum Failure {
     Lost,
     /// Ctrl-C.
     Interrupted,
+}
+
+/// Is set for the program that is watched over.
+pub(crate) const SUPERVISED: &str = "MILLSTREAM_SUPERVISED";
+
+/// Whether this program is watched over.
+pub(crate) fn is_supervised() -> bool {
+    std::env::var_os(SUPERVISED).is_some()
 }
 
 /// The exit code that tells the supervisor of [`Failure::Lost`].

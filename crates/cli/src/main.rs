@@ -86,14 +86,11 @@ fn command() -> ExitCode {
             let mut settings = settings.clone();
             let saved = checkpoints.pairs().map_err(|e| usage(&e))?;
             settings.set.extend(saved.iter().map(|(key, value)| format!("{key}={value}")));
-            let beginning = checkpoints.beginning();
+            let how = (&settings, &checkpoints.beginning());
             processes.fabric_note().into_iter().for_each(|line| console::note(&line));
             live::shown(live, &script.words(), |board| match processes.count() {
-                1 => run::run(script, *output, path, &settings, &beginning, board),
-                _ => {
-                    let settings = (&settings, &beginning);
-                    processes::run(script, *output, path, processes, settings, board)
-                }
+                1 => run::run(script, *output, path, &settings, how.1, board),
+                _ => processes::run(script, *output, path, processes, how, board),
             })
         }
         Command::Jobs { json } => live::jobs(*json),

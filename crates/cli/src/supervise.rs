@@ -1,5 +1,5 @@
 //! `millstream run --restart N`: starts a job that died again, which goes on from its last
-//! checkpoint. A job dies with any of its processes.
+//! checkpoint. The death of any process ends the job.
 
 use std::collections::VecDeque;
 use std::env;
@@ -12,11 +12,8 @@ use std::time::{Duration, Instant};
 use millstream::program::counted;
 
 use crate::console::note;
-use crate::failure::{Failure, LOST, fail};
+use crate::failure::{Failure, LOST, SUPERVISED, fail};
 use crate::signals::on_each_stop;
-
-/// Is set for the program that is watched over.
-const SUPERVISED: &str = "MILLSTREAM_SUPERVISED";
 
 /// Deaths of the last hour count.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -32,13 +29,8 @@ struct Watched {
     is_stopped: bool,
 }
 
-/// Whether this program is watched over already.
-pub(crate) fn is_supervised() -> bool {
-    env::var_os(SUPERVISED).is_some()
-}
-
-/// Runs this program once more with the same arguments, and again each time that the job dies, at most
-/// `restarts` times within an hour. Ends with its exit code.
+/// Runs this program once more with the same arguments, and again each time that the job dies, at
+/// most `restarts` times within an hour. Ends with the program's exit code.
 pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
     let watched = Arc::<Mutex<Watched>>::default();
     let of_signals = watched.clone();

@@ -8,7 +8,6 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::intake::same_name;
 use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::JobMarks;
@@ -29,7 +28,7 @@ pub trait Checkpoints: Send + Sync + Debug {
     fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>);
     /// In a process that is not the first, when it has been given all its state of a cut: saves the
     /// state, and returns what the first has to know of it to complete the cut
-    /// ([`CutTaken::others`]). It may only count on what is durable.
+    /// ([`CutTaken::others`]). All that it names is durable.
     fn part(&self, _cut: u64) -> Result<String> {
         Ok(String::new())
     }
@@ -87,8 +86,17 @@ pub struct CutTaken {
     pub outputs: Vec<OutputMark>,
     /// By output: the rows since the cut before, of all processes.
     pub prepared: Vec<Prepared>,
-    /// What each of the other processes has said of its state ([`Checkpoints::part`]).
+    /// The answers of the other processes to [`Checkpoints::part`].
     pub others: Vec<String>,
+}
+
+/// The error of two splits of a table that have one name.
+pub(crate) fn same_name(table: &str, split: &str) -> Error {
+    Error::Data {
+        place: format!("table '{table}'"),
+        message: format!("two splits have the name '{split}'"),
+        help: "give each split a name of its own".into(),
+    }
 }
 
 /// Adds the marks of another process. A source's low watermark is the least of all, as splits may
@@ -111,7 +119,7 @@ pub fn add_marks(marks: &mut JobMarks, others: JobMarks) -> Result<()> {
     Ok(())
 }
 
-/// Adds rows that other processes have prepared: by process and output.
+/// Adds the prepared rows of other processes: by process and output.
 pub fn add_prepared(all: &mut [Prepared], others: Vec<Vec<Prepared>>) {
     for of_process in others {
         for (all, of_output) in all.iter_mut().zip(of_process) {

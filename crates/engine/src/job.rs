@@ -284,11 +284,7 @@ impl Job {
             started_us,
             began_us,
             budget,
-            cuts: Cuts::new(
-                stages.len(),
-                workers,
-                if place.process == 0 { place.processes - 1 } else { 0 },
-            ),
+            cuts: Cuts::new(stages.len(), workers, place),
             stops: StopClock::default(),
             checkpoints,
             resumed: from.frontiers.clone(),

@@ -27,7 +27,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use crate::error::{Error, Result};
+use crate::checkpoint::same_name;
+use crate::error::Result;
 use crate::network::Net;
 use crate::roles::{Place, Reading};
 use crate::table::{JobMarks, Sharing, SourceMarks, Split};
@@ -341,15 +342,6 @@ impl Intake {
 
     fn wake_all(&self) {
         (0..self.workers).for_each(|worker| self.env.wake(worker));
-    }
-}
-
-/// The error of two splits of a table that have one name.
-pub(crate) fn same_name(table: &str, split: &str) -> Error {
-    Error::Data {
-        place: format!("table '{table}'"),
-        message: format!("two splits have the name '{split}'"),
-        help: "give each split a name of its own".into(),
     }
 }
 

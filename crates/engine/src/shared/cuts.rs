@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::checkpoint::CutPart;
 use crate::error::{Error, Result};
+use crate::roles::Place;
 
 /// The state of a cut that all workers see.
 #[derive(Debug)]
@@ -30,20 +31,19 @@ struct CutState {
     saved: usize,
     /// A worker completes the cut.
     completes: bool,
-    /// How many other processes tell this one how far they are, and the parts of those that have
-    /// saved their state.
+    /// In the coordinator: the number of other processes, and their parts of the cut so far.
     others: usize,
     parts: Vec<CutPart>,
-    /// By worker: nothing is left to do. Other processes that have nothing left to do. Whether that
-    /// has been told.
+    /// By worker: nothing is left to do. In the coordinator: the number of other processes without
+    /// work. Whether this process has reported the same of itself.
     over: Vec<bool>,
     others_over: usize,
     told_over: bool,
 }
 
 impl Cuts {
-    /// For so many stages and workers; so many other processes tell this one how far they are.
-    pub(crate) fn new(stages: usize, workers: usize, others: usize) -> Cuts {
+    /// For so many stages and workers, in the process at `place`.
+    pub(crate) fn new(stages: usize, workers: usize, place: Place) -> Cuts {
         let state = CutState {
             closed: false,
             workers,
@@ -52,7 +52,7 @@ impl Cuts {
             fired: vec![vec![None; workers]; stages],
             saved: 0,
             completes: false,
-            others,
+            others: if place.process == 0 { place.processes - 1 } else { 0 },
             parts: Vec::new(),
             over: vec![false; workers],
             others_over: 0,
@@ -105,12 +105,12 @@ impl Cuts {
         self.lock().fired.iter().flatten().all(Option::is_some)
     }
 
-    /// A worker has saved its state.
+    /// Notes the state of a worker as saved.
     pub(crate) fn note_saved(&self) {
         self.lock().saved += 1;
     }
 
-    /// Another process has saved its state.
+    /// Notes the part of another process.
     pub(super) fn note_part(&self, part: CutPart) {
         self.lock().parts.push(part);
     }
@@ -161,9 +161,9 @@ impl Cuts {
         state.closed
     }
 
-    /// A worker of a job of several processes has nothing left to do. True once, when that is so for
-    /// all workers and for the processes that report here. In the coordinator, no cut begins after
-    /// that.
+    /// Notes that a worker of a job of several processes has nothing left to do. True once, when
+    /// all workers have nothing left to do, and the processes that report here. In the coordinator,
+    /// no cut begins after that.
     pub(super) fn note_over(&self, worker: usize) -> bool {
         let mut state = self.lock();
         state.over[worker] = true;
@@ -174,12 +174,12 @@ impl Cuts {
         tells
     }
 
-    /// Another process has nothing left to do.
+    /// Notes another process without work.
     pub(super) fn note_other_over(&self) {
         self.lock().others_over += 1;
     }
 
-    /// No process has anything left to do.
+    /// Notes that no process has anything left to do.
     pub(super) fn close(&self) {
         self.lock().closed = true;
     }

@@ -19,7 +19,7 @@ fn out_of_turn(kind: Kind) -> Error {
 }
 
 impl Shared {
-    /// The other processes, which take part in cuts.
+    /// The network of a job of several processes with checkpoints.
     fn partners(&self) -> Option<&Net> {
         let net = self.net.as_deref().filter(|net| net.place.processes > 1);
         net.filter(|_| self.checkpoints.is_some())
@@ -136,7 +136,7 @@ impl Shared {
         self.wake_all();
     }
 
-    /// What the coordinator has to know of a cut in another process.
+    /// The part of this process in a cut, as a message to the coordinator.
     fn part_of_cut(&self, number: u64, checkpoints: &dyn Checkpoints) -> Result<Vec<u8>> {
         let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
         let part = CutPart {

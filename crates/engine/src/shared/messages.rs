@@ -78,10 +78,7 @@ impl Shared {
                     self.end_outputs()?;
                 }
             }
-            Kind::Cut | Kind::CutAt | Kind::Saved | Kind::EndCut | Kind::Over => {
-                self.take_cut_message(process, &head, body)?;
-            }
-            kind => return Err(Error::Internal(format!("a message of kind {kind:?}"))),
+            _ => self.take_cut_message(process, &head, body)?,
         }
         Ok(None)
     }

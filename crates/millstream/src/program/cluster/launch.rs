@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::children::Program;
 use super::coordinator::{Cluster, Interrupt};
 use super::failure::{Cause, ProcessFailure};
+use super::fitting::WORKERS_MAX;
 use super::launcher::Launcher;
 use super::limits::raise_open_files;
 use super::listener::Log;
-use super::part::WORKERS_MAX;
 use super::transport::{Loopback, Transport};
 
 /// Parameters for starting the processes of a job.

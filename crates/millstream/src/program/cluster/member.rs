@@ -15,11 +15,11 @@ use super::parts::Parts;
 /// The checkpoints of a query, in process 0.
 #[derive(Debug)]
 pub enum Checkpoints {
-    /// It has none.
+    /// No checkpoints.
     None,
-    /// It begins at this place.
+    /// The query begins at this place.
     At(SavedPlace),
-    /// It has ended in an earlier run, in the checkpoint of this number.
+    /// The query has ended in an earlier run, in the checkpoint of this number.
     Ended(u64),
 }
 
@@ -60,7 +60,7 @@ pub trait Member {
     /// before. `stops` says how it is stopped from outside.
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>);
 
-    /// What each process had to tell of its run, by process. Only process 0 is told.
+    /// Takes the reports of all processes on their runs, by process. Only process 0 gets them.
     fn ends(&mut self, _ends: &[Value]) -> Result<(), Fault> {
         Ok(())
     }

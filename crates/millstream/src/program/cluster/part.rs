@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use arrow::datatypes::Schema;
 use millstream_checkpoint::{
-    JobToSave, Opened, Opening, Options, Others, Place as SavedPlace, Saver, Timer, join, open,
+    JobToSave, Opening, Options, Others, Place as SavedPlace, Saver, join, open,
 };
 use millstream_contract::plan::Plan;
-use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes};
+use millstream_contract::settings::{SettingError, machine_memory_bytes};
 use millstream_contract::sink::{Sink, commit_all, mark_all};
-use millstream_contract::table::{JobMarks, SplitSpec};
+use millstream_contract::table::SplitSpec;
 use millstream_contract::{Error, Settings};
 use millstream_engine::network::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
-use millstream_engine::{Job, Remains, Resume, Stats, Stopper};
+use millstream_engine::{Job, Remains, Stats, Stopper};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
@@ -25,10 +25,12 @@ use millstream_flow::channel;
 use millstream_sql::sql_type_name;
 
 use super::failure::{Cause, Fault, ProcessFailure};
+use super::fitting::{check_pinned, check_settings};
 use super::limits;
 use super::link::SILENCE_MAX;
 use super::member::{Checkpoints, Stops};
 use super::parts::Parts;
+use super::saving::Saving;
 use crate::program::planned::Planned;
 
 /// The control connection detects a silent process, and knows its number; this limit is for a
@@ -171,37 +173,6 @@ impl Ready {
             type_name: &|of| sql_type_name(of),
             processes,
         })
-    }
-}
-
-/// The checkpoints of a query that is about to run.
-struct Saving {
-    saver: Arc<Saver>,
-    resume: Resume,
-    every: Duration,
-    /// The query's part here, once it is connected.
-    stopper: Option<Stopper>,
-    /// What the other processes know at the end.
-    others: Vec<Others>,
-    remarks: Vec<String>,
-}
-
-impl Saving {
-    fn new(opened: Opened, every: Duration) -> Saving {
-        let Opened { saver, resume, remarks, .. } = opened;
-        Saving { saver, resume, every, stopper: None, others: Vec::new(), remarks }
-    }
-
-    fn from(&self) -> (&Resume, Option<Arc<dyn millstream_engine::Checkpoints>>) {
-        (&self.resume, Some(self.saver.clone()))
-    }
-
-    fn timer(&self, stopper: Stopper) -> millstream_contract::Result<Timer> {
-        Timer::start(self.saver.clone(), stopper, self.every)
-    }
-
-    fn marks(&self) -> millstream_contract::Result<JobMarks> {
-        self.stopper.as_ref().map_or_else(|| Ok(JobMarks::new()), Stopper::marks)
     }
 }
 
@@ -423,18 +394,18 @@ impl QueryPart {
         (stats, result)
     }
 
-    /// What stops the query with a last checkpoint, if it has checkpoints.
+    /// The taker of the query's checkpoints, if the query has any.
     pub(crate) fn saver(&self) -> Option<&Arc<Saver>> {
         self.saving.as_ref().map(|saving| &saving.saver)
     }
 
-    /// What process 0 has to know of this process at the end of a query with checkpoints.
+    /// Report of this process for process 0 at the end of a query with checkpoints.
     pub(crate) fn part_of_end(&self) -> millstream_contract::Result<Option<Others>> {
         let saving = self.saving.as_ref().filter(|_| self.place.process > 0);
         saving.map(|saving| saving.saver.part_of_end(saving.marks()?)).transpose()
     }
 
-    /// What the other processes have said of that.
+    /// Takes these reports of the other processes.
     pub(crate) fn note_ends(&mut self, others: Vec<Others>) {
         if let Some(saving) = &mut self.saving {
             saving.others = others;
@@ -480,64 +451,6 @@ fn by_line(settings: &Settings) -> String {
     format!("{settings:?}").replace("{ ", "{\n").replace(", ", ",\n")
 }
 
-/// Most processes of a job.
-pub const PROCESSES_MAX: usize = 64;
-/// Most workers of all processes: each leads at least one of the partitions.
-pub const WORKERS_MAX: usize = 256;
-
-/// Whether a job of so many processes can run with these settings.
-pub fn check_settings(processes: usize, settings: &Settings) -> Result<(), SettingError> {
-    let workers = settings.workers;
-    if processes > 1 && settings.simulate.is_some() {
-        return Err(SettingError {
-            key: "simulate".into(),
-            message: "it runs all workers on one thread of one process".into(),
-            help: "use --processes 1, or --set simulate=none".into(),
-        });
-    }
-    if settings.simulate.is_some() && settings.exchange != Exchange::LateMerge {
-        return Err(SettingError {
-            key: "simulate".into(),
-            message: "a process that exchanges records has to run on threads".into(),
-            help: "use --set exchange=late-merge, or --set simulate=none".into(),
-        });
-    }
-    if processes * workers > WORKERS_MAX {
-        let all = processes * workers;
-        return Err(SettingError {
-            key: "workers".into(),
-            message: format!(
-                "{processes} processes of {workers} workers are {all}, and {WORKERS_MAX} are the most"
-            ),
-            help: format!("use at most --workers {}", WORKERS_MAX / processes.max(1)),
-        });
-    }
-    Ok(())
-}
-
-/// Whether so much memory can be pinned: an RDMA device takes each process's whole budget when a
-/// query starts, and a machine without memory ends whatever runs on it.
-fn check_pinned(
-    processes: usize,
-    memory_bytes: u64,
-    machine_bytes: u64,
-) -> Result<(), SettingError> {
-    if memory_bytes.saturating_mul(processes as u64) <= machine_bytes {
-        return Ok(());
-    }
-    let fitting = machine_bytes / 2 / processes as u64;
-    Err(SettingError {
-        key: "memory".into(),
-        message: format!(
-            "over fabric 'verbs' each process pins its budget, and {processes} of {} MB are more than the \
-             machine's {} MB",
-            memory_bytes >> 20,
-            machine_bytes >> 20
-        ),
-        help: format!("use --set memory={}MB, or --fabric shm", fitting >> 20),
-    })
-}
-
 fn out_of_turn() -> Fault {
     Fault::run("process 0 asks for the next step of a query that has not been planned")
 }
@@ -551,21 +464,5 @@ pub fn fault(error: Error) -> Fault {
         | Error::Interrupted => Fault::consequence(error),
         Error::Option { .. } => Fault::usage(error),
         error => Fault::run(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn budgets_that_are_pinned_have_to_fit_into_the_machine() {
-        check_pinned(2, 4 << 30, 8 << 30).unwrap();
-        for (processes, memory) in [(2, (4 << 30) + 1), (64, u64::MAX)] {
-            assert_eq!(check_pinned(processes, memory, 8 << 30).unwrap_err().key, "memory");
-        }
-        let message = check_pinned(4, 3 << 30, 8 << 30).unwrap_err().to_string();
-        assert!(message.contains("4 of 3072 MB are more than the machine's 8192 MB"), "{message}");
-        assert!(message.contains("--set memory=1024MB"), "{message}");
     }
 }
