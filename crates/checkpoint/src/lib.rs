@@ -24,7 +24,7 @@ mod writer;
 
 pub use look::{CheckpointDirectory, Verdict};
 pub use millstream_store::Manifest;
-pub use opening::{JobToSave, Opened, Opening, open, started_us};
+pub use opening::{JobToSave, Opened, Opening, open, open_in, started_us};
 pub use options::{Options, Start};
 pub use saver::Saver;
 pub use timer::Timer;

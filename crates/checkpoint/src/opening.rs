@@ -17,7 +17,7 @@ use crate::failing::io;
 use crate::file::read;
 use crate::options::{Options, Start};
 use crate::saver::{Restored, Saver};
-use crate::writer::{Fixed, now_us};
+use crate::writer::Fixed;
 
 /// State that waits to be written takes at most such a part of the job's memory.
 const HELD_PART: u64 = 8;
@@ -39,6 +39,9 @@ pub struct JobToSave<'a> {
     pub type_name: &'a dyn Fn(&DataType) -> String,
     /// Processes of the job.
     pub processes: usize,
+    /// When the job is started, microseconds since 1970: what `NOW()` is in the plan. A job that
+    /// goes on was started by the run before.
+    pub started_us: i64,
 }
 
 /// A job with checkpoints that is about to begin or to go on.
@@ -71,15 +74,27 @@ pub fn open(
     job: &JobToSave<'_>,
     notice: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<Opening> {
+    open_in(store_in(&options.path)?, options, job, notice)
+}
+
+/// As [`open`], in any store. The path of the options is for messages.
+pub fn open_in(
+    store: Checkpoints,
+    options: &Options,
+    job: &JobToSave<'_>,
+    notice: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Opening> {
     let began = std::time::Instant::now();
-    let store = store_in(&options.path)?;
     let stages = identities(job.plan, job.settings, job.type_name)?;
     let next = store.next().map_err(|error| io(&error))?;
     let outputs = output_names(job);
     let found = find(&store, options)?;
+    if let Err(error) = store.sweep() {
+        tracing::warn!(%error, "what killed runs have left unfinished cannot be deleted");
+    }
     let mut remarks = Vec::new();
     let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
-    let (mut first, mut started_us) = (next, now_us());
+    let (mut first, mut started_us) = (next, job.started_us);
     if let Some(manifest) = found {
         let place = options.path.display().to_string();
         check_job(&manifest, job, &outputs, &place)?;
@@ -94,13 +109,15 @@ pub fn open(
         from = fitting.files;
         let outputs = output_marks(&store, &manifest, job.plan, &outputs)?;
         resume = Resume {
-            started_us: Some(started_us),
+            started_us: None,
             marks: manifest.sources,
             frontiers: fitting.frontiers,
             layouts: fitting.layouts,
             outputs,
         };
     }
+    // Also of a job that begins: generators and `NOW()` count from one time, now and in later runs.
+    resume.started_us = Some(started_us);
     let fixed = Fixed {
         store,
         attempt: attempt(),
