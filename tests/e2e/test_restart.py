@@ -396,12 +396,13 @@ def test_what_cannot_be_read_again_is_refused(restarted):
 
 def test_limit_and_order_go_on(restarted):
     """A script that is killed gives, in all, the first rows once; NOW() is that of the first start."""
-    restarted.add(0, 20_000)
-    sql = SOURCE.replace(", 'follow' = 'true'", "").replace("n BIGINT", "n BIGINT, started TIMESTAMP(3)") + \
+    restarted.add(0, 10_000)
+    sql = SOURCE.replace("n BIGINT", "n BIGINT, started TIMESTAMP(3)") + \
         "INSERT INTO o SELECT ts, k, v, CAST(NOW() AS TIMESTAMP(3)) FROM a LIMIT 15000;"
     job = restarted.start(sql, every="10ms")
-    time.sleep(0.05)
+    restarted.waits_for(10_000)
     restarted.stops(job, signal.SIGKILL)
+    restarted.add(10_000, 20_000)
     job = restarted.start(sql, every="10ms")
     job.communicate(timeout=60)
     rows = restarted.rows()

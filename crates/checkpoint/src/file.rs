@@ -2,6 +2,7 @@
 //! row group is, too.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::ops::Range;
 
 use arrow::array::RecordBatch;
@@ -16,7 +17,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::failing::{SaveError, Saved, io};
+use crate::failing::{SaveError, Saved, io as io_error};
 
 /// The state of a stage in a worker, that is to be written.
 pub(crate) struct StageTarget<'a> {
@@ -32,8 +33,27 @@ pub(crate) struct StageTarget<'a> {
 /// A file of a part of the state.
 struct Writing {
     part: usize,
-    writer: ArrowWriter<StateWriter>,
+    writer: ArrowWriter<Unfinished>,
     rows: u64,
+}
+
+/// An object that is being written. `ArrowWriter::into_inner` would hide the store's errors.
+struct Unfinished(Option<StateWriter>);
+
+impl Unfinished {
+    fn object(&mut self) -> io::Result<&mut StateWriter> {
+        self.0.as_mut().ok_or_else(|| io::Error::other("the object is finished"))
+    }
+}
+
+impl Write for Unfinished {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.object()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.object()?.flush()
+    }
 }
 
 impl StageTarget<'_> {
@@ -88,8 +108,8 @@ impl Writing {
             .set_created_by(concat!("millstream ", env!("CARGO_PKG_VERSION")).into())
             .build();
         let writer =
-            ArrowWriter::try_new(object, rows.schema(), Some(properties)).map_err(failed)?;
-        Ok(Writing { part, writer, rows: 0 })
+            ArrowWriter::try_new(Unfinished(Some(object)), rows.schema(), Some(properties));
+        Ok(Writing { part, writer: writer.map_err(failed)?, rows: 0 })
     }
 
     fn write(&mut self, rows: &RecordBatch) -> Saved<()> {
@@ -100,8 +120,10 @@ impl Writing {
     }
 
     fn finish(self, partitions: Range<u32>) -> Saved<StateFile> {
-        let Writing { part, writer, rows } = self;
-        let object = writer.into_inner().map_err(failed)?;
+        let Writing { part, mut writer, rows } = self;
+        writer.finish().map_err(failed)?;
+        let object = writer.inner_mut().0.take();
+        let object = object.ok_or_else(|| Error::Internal("a file that has no object".into()))?;
         Ok(object.finish(part, rows, partitions)?)
     }
 }
@@ -126,7 +148,7 @@ pub(crate) fn read(
     file: &StateFile,
     mut take: impl FnMut(&RecordBatch) -> Result<()>,
 ) -> Result<()> {
-    let bytes = store.read_file(file, None).map_err(|error| io(&error))?;
+    let bytes = store.read_file(file, None).map_err(|error| io_error(&error))?;
     let damaged = |message: &dyn Display| Error::Io {
         place: format!("the checkpoint's file {}", file.name),
         message: format!("damaged: {message}"),

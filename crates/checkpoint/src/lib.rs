@@ -27,7 +27,7 @@ mod writer;
 
 pub use look::{CheckpointDirectory, Verdict};
 pub use millstream_store::Manifest;
-pub use opening::{JobToSave, Opened, Opening, Place, join, open, started_us};
+pub use opening::{JobToSave, Opened, Opening, Place, join, open, open_in, started_us};
 pub use options::{Options, Start};
 pub use saver::{Others, Saver};
 pub use timer::Timer;

@@ -20,7 +20,7 @@ use crate::failing::io;
 use crate::file::read;
 use crate::options::{Options, Start};
 use crate::saver::{Restored, Saver};
-use crate::writer::{Fixed, committed, now_us};
+use crate::writer::{Fixed, committed};
 
 /// A job that is to be saved.
 pub struct JobToSave<'a> {
@@ -39,6 +39,9 @@ pub struct JobToSave<'a> {
     pub type_name: &'a dyn Fn(&DataType) -> String,
     /// Processes of the job.
     pub processes: usize,
+    /// When the job is started, microseconds since 1970: what `NOW()` is in the plan. A job that
+    /// goes on was started by the run before.
+    pub started_us: i64,
 }
 
 /// A job with checkpoints that is about to begin or to go on.
@@ -77,10 +80,22 @@ pub fn open(
     job: &JobToSave<'_>,
     notice: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<Opening> {
+    open_in(store_in(&options.path)?, options, job, notice)
+}
+
+/// As [`open`], in any store. The path of the options is for messages.
+pub fn open_in(
+    store: Checkpoints,
+    options: &Options,
+    job: &JobToSave<'_>,
+    notice: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Opening> {
     let began = Instant::now();
-    let store = store_in(&options.path)?;
     let next = store.next().map_err(|error| io(&error))?;
     let found = find(&store, options)?;
+    if let Err(error) = store.sweep() {
+        tracing::warn!(%error, "what killed runs have left unfinished cannot be deleted");
+    }
     if let Some(manifest) = &found {
         let outputs = output_names(job);
         check_job(manifest, job, &outputs, &options.path.display().to_string())?;
@@ -130,7 +145,7 @@ impl Begin {
         let place = (found.as_ref().map(|manifest| manifest.checkpoint), attempt.clone());
         let mut remarks = Vec::new();
         let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
-        let (mut first, mut started_us) = (next, now_us());
+        let (mut first, mut started_us) = (next, job.started_us);
         if let Some(manifest) = found {
             (first, started_us) = (manifest.first, manifest.started_us);
             let fitting = Fitting::new(&stages, &manifest.stages, options)?;
@@ -139,13 +154,15 @@ impl Begin {
             from = fitting.files;
             let outputs = output_marks(&store, &manifest, job.plan, &outputs)?;
             resume = Resume {
-                started_us: Some(started_us),
+                started_us: None,
                 marks: manifest.sources,
                 frontiers: fitting.frontiers,
                 layouts: fitting.layouts,
                 outputs,
             };
         }
+        // Also of a job that begins: generators and `NOW()` count from one time, now and later.
+        resume.started_us = Some(started_us);
         let fixed = Fixed {
             store,
             attempt,

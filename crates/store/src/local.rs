@@ -269,9 +269,13 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
+/// Whether a file has the name of a temporary file of a store: others may keep files here, too.
 fn is_temporary(path: &Path) -> bool {
-    let name = path.file_name().map_or(&b""[..], |name| name.as_encoded_bytes());
-    name.starts_with(b".") && name.ends_with(TEMPORARY.as_bytes())
+    let name = path.file_name().map_or("".into(), |name| name.to_string_lossy());
+    let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY));
+    let numbers = inner.and_then(|inner| inner.rsplit_once('.')?.1.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
 /// The error of the store for an error of the disk.

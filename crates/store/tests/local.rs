@@ -88,6 +88,9 @@ fn temporary_files_of_killed_writers_are_swept() {
     writer.write(b"12").unwrap();
     let left = scratch.0.join("x/.b.77-0.tmp");
     fs::write(&left, b"half").unwrap();
+    // Files of others.
+    let others = [".b.tmp", ".b.77.tmp", ".b.x-0.tmp", "b.77-0.tmp", ".b.77-0.tmp.bak"];
+    others.iter().for_each(|name| fs::write(scratch.0.join(name), b"").unwrap());
     // The living writer holds a lock.
     assert_eq!(LocalStore::new(&scratch.0).sweep(), Ok(1));
     assert!(!left.exists());
@@ -97,6 +100,7 @@ fn temporary_files_of_killed_writers_are_swept() {
     drop(store.create("x/c").unwrap());
     let entries = fs::read_dir(scratch.0.join("x")).unwrap().count();
     assert_eq!(entries, 1, "nothing is left of a writer that was dropped");
+    assert!(others.iter().all(|name| scratch.0.join(name).exists()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! rows of a job that was never stopped, each once, and in the same order if its output has one.
 //! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
 
+mod control;
 mod kept;
 mod processes;
 mod queries;
@@ -15,6 +16,7 @@ use std::thread;
 
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::record_batch::RecordBatch;
+use control::Control;
 use kept::{Kept, Part, Rows};
 use millstream_contract::plan::{Plan, Session, Window};
 use millstream_contract::sink::{RowOrder, Sink};
@@ -22,7 +24,7 @@ use millstream_contract::table::SourceMarks;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Checkpoints, Job, OutputMark, Resume, Stats, waiting_schema};
 use queries::Query;
-use reading::{Control, read};
+use reading::{Look, read};
 use support::*;
 
 /// Sums over all seeds of what must have happened.
@@ -67,7 +69,8 @@ impl Sums {
 fn uninterrupted(plan: &Plan, settings: &Settings) -> Result<Vec<Vec<String>>> {
     let kept = Arc::new(Kept::new(plan.outputs.len()));
     let orders = vec![RowOrder::Deterministic; plan.outputs.len()];
-    let plan = read(plan.clone(), &Control::none(&kept), &Resume::default(), (false, false));
+    let none: Arc<dyn Look> = Control::none(&kept);
+    let plan = read(plan.clone(), &none, &Resume::default(), (false, false));
     Job::new(&plan, settings, sinks(&kept, &orders))?.run().1?;
     Ok(kept.rows())
 }
@@ -122,7 +125,8 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         let reversed = !from.marks.is_empty() && random.below(2) == 0;
         let goes = random.below(2) == 0;
         let plan = packed(plan.clone(), random.below(1 << 30));
-        let plan = read(plan, &control, &from, (reversed, goes));
+        let look: Arc<dyn Look> = control.clone();
+        let plan = read(plan, &look, &from, (reversed, goes));
         let settings = drawn_settings(&mut random, 4, lateness_ms);
         let settings = Settings { simulate: Some(next), ..settings };
         sums.note_resumed(&from, &plan, goes);
@@ -227,7 +231,8 @@ fn threads_end_well_while_cuts_are_asked_for() {
         let expected = uninterrupted(&plan, &settings).unwrap();
         let kept = Arc::new(Kept::new(1));
         let control = Control::none(&kept);
-        let plan = read(plan, &control, &Resume::default(), (false, false));
+        let look: Arc<dyn Look> = control.clone();
+        let plan = read(plan, &look, &Resume::default(), (false, false));
         let sinks = sinks(&kept, &[RowOrder::Deterministic]);
         let job =
             Job::resume(&plan, &settings, sinks, &Resume::default(), Some(checkpoints(&kept, 0)));

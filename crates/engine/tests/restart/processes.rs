@@ -9,9 +9,10 @@ use millstream_contract::{Error, Result, Settings};
 use millstream_engine::Stats;
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
 
+use crate::control::Control;
 use crate::kept::Kept;
 use crate::queries::Query;
-use crate::reading::{Control, read};
+use crate::reading::{Look, read};
 use crate::support::*;
 use crate::{Sums, checkpoints, compare, sinks_of, uninterrupted};
 
@@ -62,7 +63,8 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         let goes = random.below(2) == 0;
         let other = random.below(1 << 30);
         let plan = packed(plan.clone(), if from.layouts.is_empty() { packing } else { other });
-        let plan = read(plan, &control, &from, (reversed, goes));
+        let look: Arc<dyn Look> = control.clone();
+        let plan = read(plan, &look, &from, (reversed, goes));
         let settings = drawn_settings(&mut random, 3, lateness_ms);
         sums.note_resumed(&from, &plan, goes);
         kept.begin(Random::new(seed ^ random.below(1 << 30)));

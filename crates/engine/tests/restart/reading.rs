@@ -1,75 +1,27 @@
-//! Tables whose splits have names and positions, and take a cut or stop the job while they are
-//! read.
+//! Tables whose splits have names and positions, and in which something happens at each look.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
 use millstream_contract::plan::Plan;
 use millstream_contract::table::{OpenOptions, Position, Sharing, Split, SplitPoll, Table};
-use millstream_engine::{Resume, Stopper};
+use millstream_engine::Resume;
 
-use crate::kept::Kept;
-use crate::support::Random;
-
-/// What happens to a job while its tables are read.
-#[derive(Debug)]
-pub(crate) struct Control {
-    /// Of the processes of the job.
-    pub(crate) stoppers: Mutex<Vec<Stopper>>,
-    pub(crate) kept: Arc<Kept>,
-    pub(crate) random: Mutex<Random>,
-    /// One look at a split in so many takes a cut, and stops the job; 0: none does.
-    pub(crate) looks_of_cut: u64,
-    pub(crate) looks_of_stop: u64,
-}
-
-impl Control {
-    /// Of a job to which nothing happens.
-    pub(crate) fn none(kept: &Arc<Kept>) -> Arc<Control> {
-        let (stoppers, random) = (Mutex::default(), Mutex::new(Random::new(1)));
-        Arc::new(Control {
-            stoppers,
-            kept: kept.clone(),
-            random,
-            looks_of_cut: 0,
-            looks_of_stop: 0,
-        })
-    }
-
-    /// Takes a cut, if none is being taken.
-    pub(crate) fn cut(&self, stopper: &Stopper) {
-        let kept = &self.kept;
-        let begun = kept.begun.load(Relaxed);
-        if kept.ended() != begun {
-            return;
-        }
-        kept.begun.store(begun + 1, Relaxed);
-        if !stopper.cut(begun + 1) {
-            kept.begun.store(begun, Relaxed);
-        }
-    }
-
-    fn look(&self) {
-        let (mut random, stoppers) = (self.random.lock().unwrap(), self.stoppers.lock().unwrap());
-        let Some(first) = stoppers.first() else { return };
-        if self.looks_of_cut > 0 && random.below(self.looks_of_cut) == 0 {
-            self.cut(first);
-        }
-        if self.looks_of_stop > 0 && random.below(self.looks_of_stop) == 0 {
-            stoppers[random.below(stoppers.len() as u64) as usize].stop();
-        }
-    }
+/// Something that happens while tables are read.
+pub(crate) trait Look: Debug + Send + Sync {
+    /// Is called at each look at a split.
+    fn look(&self);
 }
 
 /// A table of a job that goes on.
 #[derive(Debug)]
 struct Reading {
     table: Arc<dyn Table>,
-    control: Arc<Control>,
+    control: Arc<dyn Look>,
     /// The splits come in another order.
     reversed: bool,
     /// Splits that are there no more.
@@ -81,7 +33,7 @@ struct Reading {
 /// The plan over its tables as they are read by a job. `goes`: splits that had ended are gone.
 pub(crate) fn read(
     mut plan: Plan,
-    control: &Arc<Control>,
+    control: &Arc<dyn Look>,
     from: &Resume,
     (reversed, goes): (bool, bool),
 ) -> Plan {
@@ -111,7 +63,7 @@ struct ReadingSplit {
     /// Chunks to be passed over, and chunks handed out, those included.
     skips: u64,
     next: u64,
-    control: Arc<Control>,
+    control: Arc<dyn Look>,
 }
 
 impl Split for ReadingSplit {

@@ -38,6 +38,8 @@ pub struct Planned {
     pub explain: String,
     /// The logical plan with its types, some of which `explain` does not show.
     pub logical: String,
+    /// The value of `NOW()` in the query, microseconds since 1970.
+    pub started_us: i64,
     /// `EXPLAIN ANALYZE`: not the rows of a query are wanted but its plan, with what came of it:
     /// [`analyzed`].
     pub analyze: bool,
@@ -45,9 +47,16 @@ pub struct Planned {
 
 impl Planned {
     pub(crate) fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
-        let PlannedQuery { plan, targets, left_out_sinks: left_out, logical, explain, .. } =
-            planned;
-        Planned { plan, sinks, targets, left_out, explain, logical, analyze: false }
+        let PlannedQuery {
+            plan,
+            targets,
+            left_out_sinks: left_out,
+            logical,
+            explain,
+            started_us,
+            ..
+        } = planned;
+        Planned { plan, sinks, targets, left_out, explain, logical, started_us, analyze: false }
     }
 
     pub(crate) fn analyzed(self) -> Planned {

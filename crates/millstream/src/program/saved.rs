@@ -211,6 +211,7 @@ pub fn ready(
                 sinks,
                 type_name: &|of| sql_type_name(of),
                 processes: 1,
+                started_us: planned.started_us,
             };
             match millstream_checkpoint::open(&options, &job, notice)? {
                 Opening::Ended(number) => {
@@ -251,6 +252,7 @@ pub fn against(
         sinks: &[],
         type_name: &|of| sql_type_name(of),
         processes: 1,
+        started_us: planned.started_us,
     };
     Ok(kept.against(&kept.get(number)?, &job)?)
 }

@@ -492,7 +492,8 @@ impl Planner {
         let exact = queries.iter().map(|q| q.analyzed.display_indent().to_string());
         let logical = exact.collect::<Vec<_>>().join("\n");
         let left_out_sinks = Vec::new();
-        Ok(PlannedQuery { plan, targets, left_out, left_out_sinks, logical, explain })
+        let started_us = start_time.timestamp_micros();
+        Ok(PlannedQuery { plan, targets, left_out, left_out_sinks, logical, explain, started_us })
     }
 
     /// Adds a query to a graph.

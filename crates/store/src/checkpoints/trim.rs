@@ -67,6 +67,12 @@ impl Checkpoints {
         Ok(removed)
     }
 
+    /// Removes what runs that were killed have left unfinished. Runs that live are not disturbed.
+    /// Returns how many pieces they were.
+    pub fn sweep(&self) -> Result<u64> {
+        self.store.sweep()
+    }
+
     /// Deletes a checkpoint, damaged or not, and the files that it names and no other manifest
     /// needs. Files of a manifest that cannot be read stay, until the next [`Checkpoints::trim`].
     ///

@@ -172,6 +172,7 @@ impl Ready {
             sinks: &self.sinks,
             type_name: &|of| sql_type_name(of),
             processes,
+            started_us: self.start_us,
         })
     }
 }

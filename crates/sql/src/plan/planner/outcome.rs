@@ -45,6 +45,8 @@ pub struct PlannedQuery {
     pub logical: String,
     /// Text of `EXPLAIN`: the logical plan, then the pipelines.
     pub explain: String,
+    /// The value of `NOW()` in the query, microseconds since 1970.
+    pub started_us: i64,
 }
 
 /// The event time of a table that a program registers.
