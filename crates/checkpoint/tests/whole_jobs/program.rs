@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use millstream_checkpoint::{JobToSave, Opened, Opening, Options, Saver, Start, open_in};
 use millstream_contract::plan::{self, Plan, Session, Window};
-use millstream_contract::sink::{RowOrder, Sink};
+use millstream_contract::sink::{Prepared, RowOrder, Sink};
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::observe::CheckpointStatus;
-use millstream_engine::{CutTaken, Job, Stopper};
+use millstream_engine::{Checkpoints as _, CutTaken, Job, Stopper};
 use millstream_operators::operator::Operator;
+use millstream_operators::operator::saved::SetAside;
 use millstream_store::disk::{CrashDisk, Fault};
 use millstream_store::{Checkpoints, LocalStore};
 
