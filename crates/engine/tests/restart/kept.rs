@@ -260,7 +260,10 @@ impl Checkpoints for Part {
         kept.overtaken.fetch_add((!writing.is_empty()).into(), Relaxed);
         writing.push(Writing { state, others, resume, prepared });
         drop(writing);
-        if kept.one_in(3) {
+        // The first at once: a job that began anew would pack windows as it likes, and sessions of
+        // another packing come in another order.
+        let is_first = kept.resume.lock().unwrap().started_us.is_none();
+        if is_first || kept.one_in(3) {
             kept.write();
         }
         Ok(())
