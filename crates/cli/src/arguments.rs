@@ -10,9 +10,8 @@ use millstream::program::SETTINGS;
 use millstream::program::saved::{Beginning, Start};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 
-use crate::failure::{Failure, usage};
+use crate::failure::{Failure, is_supervised, usage};
 use crate::log::LogArguments;
-use crate::supervise::is_supervised;
 
 #[derive(Parser)]
 #[command(
