@@ -6,7 +6,7 @@ use millstream_checkpoint::Start;
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::RowOrder;
 use millstream_contract::{Error, Settings};
-use millstream_store::disk::{CrashDisk, Disk};
+use millstream_store::disk::{CrashDisk, Disk, Survival};
 
 use crate::gate::Gate;
 use crate::outputs::{directory, make_directories, visible};
@@ -76,7 +76,7 @@ fn a_job_that_begins_anew_leaves_the_checkpoints_of_the_former_alone() {
 }
 
 #[test]
-fn a_job_goes_on_from_the_checkpoint_that_is_prepared() {
+fn a_job_goes_on_from_the_checkpoint_that_is_named() {
     let (plan, disk) = stopped();
     let latest = world(&disk, &plan, Start::Latest);
     let [first, last] = numbers(&latest)[..] else { panic!("{:?}", numbers(&latest)) };
@@ -105,4 +105,54 @@ fn checkpoints_of_another_job_are_refused() {
     let message = "is of another job, which reads events";
     assert!(error.to_string().contains(message), "{error}");
     assert_eq!(visible(&disk, 0), before);
+}
+
+/// A plan that passes 300 records on, and an empty disk for it.
+fn passed(limit: Option<u64>, random: &mut Random) -> (Plan, CrashDisk) {
+    let data = records(random, 2, 150, 20);
+    let disk = CrashDisk::default();
+    make_directories(&disk, 1);
+    (prepared(passing(table(&data, random, 3), limit)), disk)
+}
+
+#[test]
+fn a_limit_counts_the_rows_of_all_programs() {
+    let mut went_on = 0;
+    for seed in 0..20 {
+        let (plan, disk) = passed(Some(100), &mut Random::new(seed));
+        let world = world(&disk, &plan, Start::Latest);
+        for program in 0..4 {
+            let shown = visible(&disk, 0).len();
+            went_on += u64::from(shown > 0 && shown < 100);
+            if world.run(program, seed * 10 + program, Fate::Stops, true).is_ok() {
+                break;
+            }
+        }
+        world.run(100, seed, Fate::Lives, true).unwrap();
+        assert_eq!(visible(&disk, 0), expected(&plan), "seed {seed}");
+    }
+    assert!(went_on > 5, "{went_on}");
+}
+
+/// A killed program has linked a manifest and not synced its name. The next one shows its rows:
+/// then the manifest outlasts the power, too.
+#[test]
+fn the_power_fails_soon_after_a_kill() {
+    for at in (0..160).step_by(2) {
+        let (plan, first) = passed(None, &mut Random::new(5));
+        let _ = world(&first, &plan, Start::Latest).run(0, 1, crash(at), true);
+        first.restart(Survival::Killed);
+        for again in [6, 8, 10, 12, 14, 18, 25] {
+            let disk = first.copy();
+            let world = world(&disk, &plan, Start::Latest);
+            let _ = world.run(1, 2, crash(again), true);
+            disk.restart(Survival::Synced);
+            world.run(2, 3, Fate::Lives, true).unwrap();
+            same_rows(&visible(&disk, 0), &expected(&plan), &format!("{at}, then {again}"));
+        }
+    }
+}
+
+fn crash(at: u64) -> Fate {
+    Fate::Crashes { at, after: true }
 }
