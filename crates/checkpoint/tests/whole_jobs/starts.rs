@@ -76,7 +76,7 @@ fn a_job_that_begins_anew_leaves_the_checkpoints_of_the_former_alone() {
 }
 
 #[test]
-fn a_job_goes_on_from_the_checkpoint_that_is_prepared() {
+fn a_job_goes_on_from_the_checkpoint_that_is_named() {
     let (plan, disk) = stopped();
     let latest = world(&disk, &plan, Start::Latest);
     let [first, last] = numbers(&latest)[..] else { panic!("{:?}", numbers(&latest)) };
