@@ -190,7 +190,7 @@ impl Cluster {
         match self.own(own.open())? {
             Checkpoints::None => Ok(None),
             Checkpoints::At(place) => self.send_to_all(&Request::Resume(place)).map(|()| None),
-            Checkpoints::Ended(number) => Ok(Some(number)),
+            Checkpoints::Ended(number) => self.send_to_all(&Request::Skip).map(|()| Some(number)),
         }
     }
 

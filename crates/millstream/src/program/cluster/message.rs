@@ -2,7 +2,7 @@
 //! send heartbeats.
 //!
 //! A job's life: *Setup* → *Ready*. Then, for each statement, *Execute* → *Planned*, and if it is a
-//! query, perhaps *Resume*, *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*,
+//! query, *Skip*, or perhaps *Resume*, then *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*,
 //! *Commit* → *Committed*. At last *End*. *Failed* may come in place of any reply. *Stopped* may
 //! come in place of *Done* (before *Failed*, if this process is the one that failed). *Stop* and
 //! *Observe* may come at any time; while a query runs, *Observed* answers the latter.
@@ -39,6 +39,8 @@ pub enum Request {
     },
     /// The query that was planned last has checkpoints, and begins at this place. No reply.
     Resume(SavedPlace),
+    /// An earlier run has ended the query that was planned last. No reply.
+    Skip,
     /// Make the channels of the query that was planned last, of whose tables just those splits are
     /// read that process 0 has found.
     Prepare(Vec<Vec<SplitSpec>>),
@@ -207,6 +209,7 @@ mod tests {
             Request::Execute { statement: 3, start_us: i64::MIN },
             Request::Resume((Some(u64::MAX), "ü".into())),
             Request::Resume((None, String::new())),
+            Request::Skip,
             Request::Prepare(vec![
                 vec![SplitSpec { name: "a".into(), length: None, file: None, packed: false }],
                 vec![],

@@ -48,6 +48,8 @@ enum Turn {
     /// A statement, or the end of the job.
     Execute,
     Prepare,
+    /// As `Prepare`, of a query whose place in a checkpoint is known.
+    PrepareResumed,
     Connect,
     Start,
     Commit,
@@ -146,17 +148,21 @@ impl Node {
         let mut turn = Turn::Execute;
         loop {
             let reply = match (turn, self.request_after(turn)?) {
-                // A query that has ended in an earlier run is not prepared.
-                (Turn::Execute | Turn::Prepare, Request::Execute { statement, start_us }) => {
+                (Turn::Execute, Request::Execute { statement, start_us }) => {
                     let planned = self.own(member.execute(statement, start_us))?;
                     turn = if planned.is_some() { Turn::Prepare } else { Turn::Execute };
                     Reply::Planned(planned)
                 }
                 (Turn::Prepare, Request::Resume(place)) => {
                     self.own(member.go_on(place))?;
+                    turn = Turn::PrepareResumed;
                     continue;
                 }
-                (Turn::Prepare, Request::Prepare(splits)) => {
+                (Turn::Prepare, Request::Skip) => {
+                    turn = Turn::Execute;
+                    continue;
+                }
+                (Turn::Prepare | Turn::PrepareResumed, Request::Prepare(splits)) => {
                     let hellos = self.own(member.prepare(&splits))?;
                     turn = Turn::Connect;
                     Reply::Hellos(self.own(pack(&hellos, &self.token))?)
@@ -183,7 +189,7 @@ impl Node {
                     turn = Turn::Execute;
                     Reply::Committed
                 }
-                (Turn::Execute | Turn::Prepare, Request::End) => return Ok(()),
+                (Turn::Execute, Request::End) => return Ok(()),
                 // Replayed, or out of order: a member can rely on the order of its calls.
                 (_, other) => return Err(self.unexpected(&other)),
             };
