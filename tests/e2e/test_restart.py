@@ -355,7 +355,7 @@ def test_files_memory_and_descriptors_stay_bounded(restarted):
             descriptors = len(os.listdir(f"/proc/{job.pid}/fd"))
             kept = sum(1 for path in restarted.state.rglob("*") if path.is_file())
             seen.append((resident, descriptors, kept))
-    numbers = restarted.command("list", restarted.state).stdout.split("\n")
+    numbers = restarted.command("list", restarted.state).stdout.decode().split("\n")
     restarted.stops(job, signal.SIGINT)
     assert len(numbers) <= 5, numbers
     # A checkpoint in the making is beside the three that stay; each has a few files.
