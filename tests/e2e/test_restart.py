@@ -73,7 +73,7 @@ def restarted(tmp_path: Path):
     yield restarted
     for job in restarted.started:
         if job.poll() is None:
-            job.terminate()
+            job.kill()
             job.communicate()
 
 
@@ -300,7 +300,7 @@ def test_processes_that_have_ended_say_so(restarted, files):
         assert (job.returncode, restarted.rows()) == (0, rows), said
         assert b"the job has ended" in said and b"--fresh" in said
     listed = restarted.command("list", restarted.state).stdout.decode().splitlines()
-    assert "20,000 records" in listed[-1] and "the job has ended" in listed[-1], listed
+    assert "20000 records" in listed[-1] and "the job has ended" in listed[-1], listed
     assert not list((restarted.folder / "o").glob(".*"))
 
 

@@ -48,6 +48,20 @@ pub(crate) fn on_each_stop(
     started.map(drop).map_err(|e| format!("cannot listen for Ctrl-C: {e}"))
 }
 
+/// Lets the signals to stop through again that [`on_each_stop`] holds. For a new process: between
+/// fork and exec, where it is safe.
+pub(crate) fn let_through() {
+    // SAFETY: a set of signals is plain data; the calls write it and the mask of this thread.
+    unsafe {
+        let mut held: libc::sigset_t = zeroed();
+        libc::sigemptyset(&mut held);
+        for signal in STOPPING {
+            libc::sigaddset(&mut held, signal);
+        }
+        libc::sigprocmask(libc::SIG_UNBLOCK, &held, null_mut());
+    }
+}
+
 /// How the terminal at standard input works, to be restored before the program ends in the middle
 /// of a line.
 pub(crate) struct TerminalMode(libc::termios);

@@ -13,7 +13,7 @@ use millstream::program::counted;
 
 use crate::console::note;
 use crate::failure::{Failure, LOST, SUPERVISED, fail};
-use crate::signals::on_each_stop;
+use crate::signals::{let_through, on_each_stop};
 
 /// Deaths of the last hour count.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -90,6 +90,8 @@ fn once(watched: &Mutex<Watched>) -> std::io::Result<ExitStatus> {
                 libc::raise(libc::SIGTERM);
             }
         }
+        // The mask of signals is inherited.
+        let_through();
         Ok(())
     };
     // SAFETY: between fork and exec the closure makes system calls alone.
