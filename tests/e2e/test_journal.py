@@ -164,8 +164,8 @@ def test_a_body_is_durable_before_it_is_answered(journaled):
     journaled.kill()
     assert not journaled.rows()
     # No checkpoint was written, so all is read from the beginning.
-    journaled.start(journaled.http, every="1 day")
-    journaled.connect().close()
+    journaled.start(journaled.http)
+    journaled.waits_for("all rows", lambda: journaled.rows() == once(range(50)))
     journaled.kill(signal.SIGINT)
     assert journaled.rows() == once(range(50))
 
@@ -233,7 +233,7 @@ def test_a_full_journal_holds_senders_up_until_checkpoints_make_room(journaled):
     while (answer := journaled.post(padded[accepted]))[0] == 202:
         accepted += 1
     assert answer[0] == 503 and "the journal is full" in answer[1] and "journal_bytes" in answer[1], answer
-    assert 10 < accepted < 18
+    assert 10 < accepted <= 18
     journaled.kill(signal.SIGINT)
     journaled.start(options)
     journaled.connect().close()

@@ -414,7 +414,7 @@ def test_explain_tells_how_often_rows_come(restarted):
     def explained(query: str, *words: object) -> str:
         script = restarted.folder / "job.sql"
         script.write_text(SOURCE + "CREATE TABLE p (s TIMESTAMP(3), k BIGINT, n BIGINT) WITH ('connector' = 'print');\n" + query)
-        return harness.run("explain", script, *words, stats=False).stdout
+        return harness.run("explain", script, *words, stats=False).stdout.decode()
 
     both = "BEGIN STATEMENT SET; " + COUNT.format(size=10) + COUNT.format(size=20).replace("INTO o", "INTO p") + "END;"
     assert "checkpoints" not in explained(both)
