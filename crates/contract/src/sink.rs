@@ -2,8 +2,9 @@
 //!
 //! **Intervals.** Rows become visible interval by interval. [`Sink::prepare`] ends an interval,
 //! after its last row and before the first row of the next interval. [`Sink::seal`] completes the
-//! interval, while the next one goes on. [`Sink::commit`] shows the interval. A job may end many intervals, and has said so before ([`Manner::intervals`]); any
-//! other job has a single interval, the whole job. Intervals are committed in order, but the next
+//! interval, while the next one goes on. [`Sink::commit`] shows the interval. A job may end many
+//! intervals, and has said so before ([`Manner::intervals`]); any other job has a single interval,
+//! the whole job. Intervals are committed in order, but the next
 //! may be prepared before. After a crash, a new sink commits again what was prepared last, and is
 //! opened then. No row of an interval without a commit is visible, prepared or not.
 //!
@@ -135,23 +136,22 @@ pub trait Sink: Send + Sync + Debug {
     /// fail.
     fn finish(&self) -> Result<()>;
     /// Ends an interval, which grows no further, and returns its parts. All workers stand, so this
-    /// should be quick: what is slow is left to [`Sink::seal`]. Later rows belong to the next
-    /// interval. The
-    /// end of a job is the end of its last interval. `interval` is a number above those of all
-    /// intervals that the job, or the job before its restart, has committed. If the job overwrites,
-    /// the parts are those of all intervals so far. A sink that was not opened, since another
-    /// process's sink took its rows, has nothing to seal.
+    /// should be quick: slow work is left to [`Sink::seal`]. Later rows belong to the next
+    /// interval. The end of a job is the end of its last interval. `interval` is a number above
+    /// those of all intervals that the job, or the job before its restart, has committed. If the
+    /// job overwrites, the parts are those of all intervals so far. A sink that was not opened,
+    /// since another process's sink took its rows, has nothing to seal.
     fn prepare(&self, interval: u64) -> Result<Prepared> {
         Ok(Prepared { interval, sealed: Vec::new() })
     }
-    /// Seals all that has been prepared, so that it outlasts a crash. Called after `prepare` and
-    /// before `commit`, by another thread than those that write.
+    /// Makes prepared rows durable. Called after `prepare` and before `commit`, by another thread
+    /// than those that write.
     fn seal(&self) -> Result<()> {
         Ok(())
     }
-    /// Makes prepared and sealed rows visible. A second call changes nothing, also by a sink that was made
-    /// again after a crash and commits its job's prepared rows before the sink is opened. At the
-    /// end of a job this is called after all processes have finished their sinks.
+    /// Makes prepared and sealed rows visible. A second call changes nothing, also by a sink that
+    /// was made again after a crash and commits its job's prepared rows before the sink is opened.
+    /// At the end of a job this is called after all processes have finished their sinks.
     fn commit(&self, _prepared: &Prepared) -> Result<()> {
         Ok(())
     }

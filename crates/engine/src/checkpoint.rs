@@ -28,7 +28,7 @@ pub trait Checkpoints: Send + Sync + Debug {
     fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>);
     /// In a process that is not the first, when it has been given all its state of a cut: saves the
     /// state, and returns what the first has to know of it to complete the cut
-    /// ([`CutTaken::others`]). All that it names is durable.
+    /// ([`CutTaken::others`]). Files that are named are durable.
     fn part(&self, _cut: u64) -> Result<String> {
         Ok(String::new())
     }
@@ -36,8 +36,8 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// sealed. When this returns, the job goes on. It does not commit the sinks. Called in the
     /// first process.
     fn complete(&self, cut: CutTaken) -> Result<()>;
-    /// A worker has nothing to do but to wait for state that is to be saved. Who saves in another
-    /// thread need not care.
+    /// A worker has nothing to do but to wait for state that is to be saved. Nothing need be done
+    /// if another thread saves the state.
     fn is_awaited(&self) {}
     /// A cut that the job has begun ([`Stopper::cut`](crate::Stopper::cut)) will not be completed:
     /// the job has ended before, or an error waits behind the first rows of a LIMIT, and would be

@@ -303,7 +303,8 @@ impl Budget {
     }
 
     /// True if the needed memory fits; false if it may fit once other workers have given back their
-    /// spare memory, or a checkpoint is saved: the caller has to wait. Otherwise the error that ends the job.
+    /// spare memory, or a checkpoint is saved: the caller has to wait. Otherwise the error that
+    /// ends the job.
     pub fn check(&self) -> Result<bool> {
         self.check_with(0)
     }

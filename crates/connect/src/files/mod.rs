@@ -339,8 +339,7 @@ impl Sink for FileSink {
         Ok(Prepared { interval, sealed })
     }
 
-    /// A checkpoint will name the files before they are committed: their bytes and their names are
-    /// synced.
+    /// A checkpoint will name the files before they are committed, so files and names are synced.
     fn seal(&self) -> Result<()> {
         for worker in self.workers() {
             let ended = locked(worker).take_ended();

@@ -11,7 +11,7 @@ pub(crate) struct StopClock(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Of one worker in one cut each.
+    /// A pause of a worker in a cut is one entry.
     pauses: Latencies,
     /// Of the present cut: when its last part began, and how long those before took.
     since_us: i64,

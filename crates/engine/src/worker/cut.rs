@@ -2,7 +2,7 @@
 //! Then the worker sets the state of all stages aside and waits for the other workers. The state is
 //! saved when all go on. Until then windows that need what was not copied do not fire.
 
-use super::{StageState, Step, Worker};
+use super::{StageState, Standing, Step, Worker};
 use crate::delivery::Seal;
 use crate::edges::Root;
 use crate::error::Result;
@@ -18,15 +18,6 @@ const COPIED_BYTES_MAX: u64 = 16 << 20;
 
 /// A worker that waits for state to be saved looks again after this time.
 const LOOK_AGAIN_US: i64 = 1_000;
-
-/// How long the worker has stood still for the cut that is being taken.
-#[derive(Debug, Default)]
-pub(super) struct Standing {
-    /// Since when it does now.
-    since: Option<i64>,
-    /// Microseconds before.
-    us: i64,
-}
 
 impl Worker {
     /// Takes the state that the job before has saved, if there was one.
@@ -169,8 +160,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The worker waits, also until state that it has set aside is saved. When it looks again, since
-    /// who saves state tells nobody.
+    /// The time of the next look of a worker that waits for state to be saved: it is not woken.
     #[cold]
     pub(super) fn await_thaw(&self) -> Option<i64> {
         let shared = &self.context.shared;
@@ -203,7 +193,7 @@ fn copied_bytes_max(shared: &Shared) -> usize {
     }
 }
 
-/// What is set aside, of which the copies count against the budget.
+/// State set aside; its copies count against the budget.
 struct Counted {
     aside: Box<dyn SetAside>,
     _held: Held,

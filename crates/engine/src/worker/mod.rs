@@ -59,6 +59,15 @@ struct FiredRows {
     last: bool,
 }
 
+/// How long the worker has stood still for the cut that is being taken.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Since when it does now.
+    since: Option<i64>,
+    /// Microseconds before.
+    us: i64,
+}
+
 pub(crate) struct Worker {
     context: Context,
     /// Delivery of rows to the leaders of their keys, and from other workers.
@@ -82,7 +91,7 @@ pub(crate) struct Worker {
     /// Whether state of a stage may be set aside still.
     thaws: bool,
     /// `None`: it has not stood still for a cut, or has gone on.
-    standing: Option<cut::Standing>,
+    standing: Option<Standing>,
     /// Whether the worker has the state of the job before, if there was one.
     restored: bool,
 }

@@ -162,7 +162,7 @@ pub(crate) fn first_start_us(session: &Session, beginning: &Beginning) -> Option
     started_us(&session.planner.path(path), beginning.start)
 }
 
-/// How the checkpoints of a planned query are kept; `None` if it has none.
+/// How the checkpoints of a planned query are kept; `None` without checkpoints.
 ///
 /// # Errors
 /// A query that cannot have checkpoints.

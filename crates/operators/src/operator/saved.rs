@@ -51,15 +51,15 @@ pub struct SavedBatch {
     pub rows: RecordBatch,
 }
 
-/// State that has been set aside for a checkpoint: as it was then, whatever its operator does
-/// now. Another thread makes batches of it. What has been saved is dropped, and its operator may
-/// go on with what is [shared](super::Operator::thaw).
+/// State set aside for a checkpoint. Later changes by the operator do not show here. Another thread
+/// makes batches. Saved rows are dropped, and the operator may go on with
+/// [shared](super::Operator::thaw) tables.
 pub trait SetAside: Send {
     /// The next rows: a bounded number, from `at` on, which moves behind them. `None`: there are no
     /// more.
     fn save(&mut self, at: &mut SavePoint) -> Result<Option<SavedBatch>>;
 
-    /// Bytes that were copied for it.
+    /// Bytes of copies.
     fn copied_bytes(&self) -> usize;
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Bags {
     others_rows: usize,
     /// The most that a bag for another leader has taken since rows were sealed last.
     largest_bytes: usize,
-    /// What is set aside: slices and sides.
+    /// Bags set aside, by slice and side.
     aside: VecDeque<(SliceId, usize)>,
     /// Slices opened since the last batch began.
     opened: usize,
@@ -51,7 +51,7 @@ pub(super) struct Bags {
 #[derive(Default)]
 struct BagsOfSlice {
     own: [Passed; 2],
-    /// Earlier ones that a checkpoint saves.
+    /// Earlier rows, while a checkpoint saves them.
     aside: [Option<Arc<Passed>>; 2],
     /// For other leaders, by leader; none from the beginning.
     others: [Vec<Passed>; 2],

@@ -227,7 +227,7 @@ impl Join {
         if firing.is_some() || bags.await_thaw(None) {
             return Err(Error::Internal("state is set aside while it fires, or again".into()));
         }
-        // Another leader saves the rows that all have.
+        // The first leader saves rows of which each leader has a copy.
         let saves = |side| program.meeting != Meeting::Broadcast(side) || leadership.me == 0;
         let (bags, copied_bytes) = bags.set_aside(&saves, copied_bytes_max);
         let (program, last, versions) = (program.clone(), *last, versions.copy());

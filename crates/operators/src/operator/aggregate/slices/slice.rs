@@ -35,7 +35,7 @@ pub(super) struct Slice {
 /// The older rows of a slice, while it has a second table.
 #[derive(Debug, Default)]
 pub(super) enum Aside {
-    /// It has one table.
+    /// The slice has a single table.
     #[default]
     None,
     /// A checkpoint saves them. The table of the slice has what has come since.
@@ -215,7 +215,7 @@ impl Slice {
         (usage, self.has_rows_of_others())
     }
 
-    /// Goes on in its old table. Returns the emptied young one, and its rows.
+    /// Goes on in its old table. Returns the young table, emptied, and its rows.
     pub(super) fn take_back(
         &mut self,
         old: Table,
