@@ -18,13 +18,16 @@ fn batch(number: i64) -> RecordBatch {
     RecordBatch::try_from_iter([("n", column)]).unwrap()
 }
 
+/// Positions of a durable checkpoint, and the splits that had ended.
+type Committed = (Positions, BTreeSet<String>);
+
 /// Splits of ten records each, `secret/0` and so on: those that there are now.
 #[derive(Debug, Clone, Default)]
 struct Growing {
     all: Arc<Mutex<Vec<String>>>,
     /// Splits that are read; `None`: all.
     only: Option<Vec<String>>,
-    committed: Arc<Mutex<Vec<(Positions, BTreeSet<String>)>>>,
+    committed: Arc<Mutex<Vec<Committed>>>,
 }
 
 struct Ten {

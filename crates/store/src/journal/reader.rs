@@ -35,9 +35,10 @@ impl Reader {
     /// Goes on with the entry in which this byte lies, or the first after it.
     pub(super) fn pass(&mut self, offset: u64) -> Result<()> {
         while let Some(entry) = self.next(Waker::noop())? {
-            let Some(bytes) = &entry.bytes else { return Ok(self.entries.push_front(entry)) };
-            if entry.offset + bytes.len() as u64 > offset {
-                return Ok(self.entries.push_front(entry));
+            let end = entry.bytes.as_ref().map(|bytes| entry.offset + bytes.len() as u64);
+            if end.is_none_or(|end| end > offset) {
+                self.entries.push_front(entry);
+                break;
             }
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! The messages of the control plane. The coordinator sends requests, the others reply, and both
 //! send heartbeats.
 //!
-//! A job's life: *Setup* → *Ready*. Then, for each statement, *Execute* → *Planned*, and if it is a
-//! query, *Skip*, or perhaps *Resume*, then *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* →
-//! *Done*, *Commit* → *Committed*. At last *End*. *Failed* may come in place of any reply. *Stopped*
-//! may come in place of *Done* (before *Failed*, if this process is the one that failed). *Stop* and
-//! *Observe* may come at any time; while a query runs, *Observed* answers the latter.
+//! A job's life: *Setup* → *Ready*. Then, for each statement, *Execute* → *Planned*, and if it is
+//! a query, *Skip*, or perhaps *Resume*, then *Prepare* → *Hellos*, *Connect* → *Connected*,
+//! *Start* → *Done*, *Commit* → *Committed*. At last *End*. *Failed* may come in place of any
+//! reply. *Stopped* may come in place of *Done* (before *Failed*, if this process is the one that
+//! failed). *Stop* and *Observe* may come at any time; while a query runs, *Observed* answers the
+//! latter.
 
 use std::fmt::{self, Debug};
 

@@ -47,6 +47,9 @@ pub(super) struct Bags {
     positions: Vec<u32>,
 }
 
+/// By side: bags set aside, and their slices.
+pub(super) type AsideBags = [VecDeque<(SliceId, Arc<Passed>)>; 2];
+
 /// The bags of a window, by side.
 #[derive(Default)]
 struct BagsOfSlice {
@@ -305,7 +308,7 @@ impl Bags {
         &mut self,
         saves: &dyn Fn(usize) -> bool,
         copied_bytes_max: usize,
-    ) -> ([VecDeque<(SliceId, Arc<Passed>)>; 2], usize) {
+    ) -> (AsideBags, usize) {
         let (mut bags, mut copied_bytes) = <([VecDeque<_>; 2], usize)>::default();
         for (id, slice) in &mut self.slices {
             for (side, own) in slice.own.iter_mut().enumerate() {
