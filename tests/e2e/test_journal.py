@@ -304,8 +304,8 @@ def test_a_damaged_journal_is_named(journaled):
     assert journaled.job.returncode == 1 and "segment-1 is damaged" in said and "from offset" in said, said
     # Torn, in place of damaged: the last body is gone, as if it had never been answered.
     segment.write_bytes(data[:-3])
-    journaled.start(journaled.http, every="1 day")
-    journaled.connect().close()
+    journaled.start(journaled.http)
+    journaled.waits_for("both rows", lambda: journaled.rows() == once(range(2)))
     journaled.kill(signal.SIGINT)
     assert journaled.rows() == once(range(2))
 
