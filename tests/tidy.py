@@ -33,7 +33,7 @@ FLOORS = [
     {"verbs", "allocator", "nexmark", "cpu"},
     {"fabric"},
     {"flow", "state"},
-    {"contract", "datafusion-shuffle"},
+    {"contract", "datafusion-shuffle", "bucket"},
     {"operators", "sql", "store", "workloads"},
     {"connect", "engine"},
     {"checkpoint"},
@@ -48,7 +48,7 @@ LABORATORY = {"lab", "workloads"}
 FLOORS_WITHIN = {
     "flow": [{"link"}, {"channel", "shuffle"}],
     "state": [{"memory"}, {"values"}, {"table"}, {"deltas"}, {"windows"}],
-    "store": [{"error"}, {"names", "contract", "disk"}, {"local", "manifest"}, {"checkpoints", "journal"}],
+    "store": [{"error"}, {"names", "contract", "disk"}, {"local", "s3", "manifest"}, {"checkpoints", "journal"}],
     "sql": [{"syntax"}, {"expr"}, {"names"}, {"stages"}, {"faults"}, {"plan"}],
     "operators": [{"columns"}, {"passed"}, {"operator"}],
     "engine": [

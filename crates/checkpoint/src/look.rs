@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
+use millstream_contract::settings::is_bucket;
 use millstream_contract::{Error, Result};
 use millstream_engine::{Fit, fits, gone, identities};
 use millstream_store::{Checkpoints, Manifest, Removed};
@@ -38,7 +39,7 @@ impl CheckpointDirectory {
     /// There is no such directory.
     pub fn new(path: &Path) -> Result<CheckpointDirectory> {
         let kept = CheckpointDirectory { store: store_in(path)?, path: path.to_path_buf() };
-        match path.is_dir() {
+        match path.is_dir() || is_bucket(path) {
             true => Ok(kept),
             false => Err(kept.nothing("there is no such directory")),
         }

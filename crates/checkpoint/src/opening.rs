@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arrow::datatypes::DataType;
 use millstream_contract::plan::{Layout, Operator, Output as PlanOutput, Plan};
+use millstream_contract::settings::is_bucket;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::Table;
 use millstream_contract::wording::{counted, grouped, plural};
@@ -14,7 +15,7 @@ use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{
     Fit, OutputMark, Resume, StageIdentity, fits, gone, identities, table_names,
 };
-use millstream_store::{Checkpoints, LocalStore, Manifest, Stage};
+use millstream_store::{Checkpoints, LocalStore, Manifest, S3Store, Stage, Store};
 
 use crate::failing::io;
 use crate::file::read;
@@ -189,9 +190,13 @@ fn tables(job: &JobToSave<'_>) -> Vec<(String, Arc<dyn Table>)> {
     names.into_iter().zip(sources.iter().map(|source| source.table.clone())).collect()
 }
 
-/// The checkpoints in a directory.
+/// The checkpoints in a directory, or in a bucket.
 pub(crate) fn store_in(path: &Path) -> Result<Checkpoints> {
-    Checkpoints::new(Arc::new(LocalStore::new(path)), "").map_err(|error| io(&error))
+    let store: Arc<dyn Store> = match path.to_str().filter(|_| is_bucket(path)) {
+        Some(url) => Arc::new(S3Store::open(url).map_err(|error| io(&error))?),
+        None => Arc::new(LocalStore::new(path)),
+    };
+    Checkpoints::new(store, "").map_err(|error| io(&error))
 }
 
 /// The checkpoint that is wanted, durable.

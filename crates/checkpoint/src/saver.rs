@@ -119,8 +119,8 @@ impl Saver {
         // The last interval of all.
         let sinks = self.shared.writer.fixed.sinks.iter();
         let prepared = sinks.map(|sink| {
-            let prepared = sink.prepare(u64::MAX)?;
-            sink.seal().map(|()| prepared)
+            let mut prepared = sink.prepare(u64::MAX)?;
+            sink.seal(&mut prepared).map(|()| prepared)
         });
         Ok((marks, prepared.collect::<Result<_>>()?))
     }
@@ -202,10 +202,10 @@ impl millstream_engine::Checkpoints for Saver {
         self.shared.lock().held.push(Held { stage, leader, state });
     }
 
-    fn part(&self, cut: u64) -> Result<String> {
+    fn part(&self, cut: u64, prepared: &mut [Prepared]) -> Result<String> {
         let held = mem::take(&mut self.shared.lock().held);
         // The first process may name them in the manifest as soon as it knows of them.
-        let part: Part = match self.shared.writer.write_part(cut, held) {
+        let part: Part = match self.shared.writer.write_part(cut, held, prepared) {
             Ok(files) => Ok(files),
             Err(SaveError::Store(error)) if error.may_pass() => Err(error.to_string()),
             Err(SaveError::Store(error)) => return Err(io(&error)),

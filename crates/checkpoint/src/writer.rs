@@ -95,12 +95,9 @@ impl Writer {
     }
 
     /// Writes a cut. An error ends the job.
-    pub(crate) fn write(&self, work: Work) -> Result<()> {
+    pub(crate) fn write(&self, mut work: Work) -> Result<()> {
         let number = work.cut.number;
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        for (waiting, prepared) in progress.waiting.iter_mut().zip(&work.cut.prepared) {
-            waiting.push(prepared.clone());
-        }
         // The state first: windows may wait for it.
         let state = self.write_state(work.cut.number, work.held).and_then(|mut files| {
             for theirs in work.others {
@@ -108,7 +105,10 @@ impl Writer {
             }
             Ok(files)
         });
-        self.fixed.sinks.iter().try_for_each(|sink| sink.seal())?;
+        self.seal(&mut work.cut.prepared)?;
+        for (waiting, prepared) in progress.waiting.iter_mut().zip(&work.cut.prepared) {
+            waiting.push(prepared.clone());
+        }
         let marks = work.cut.marks.clone();
         match state.and_then(|files| self.publish(&progress, work.cut, files)) {
             Ok(()) => {
@@ -150,10 +150,20 @@ impl Writer {
     }
 
     /// Writes what a process that is not the first has of a cut, and completes its interval.
-    pub(crate) fn write_part(&self, number: u64, held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
+    pub(crate) fn write_part(
+        &self,
+        number: u64,
+        held: Vec<Held>,
+        prepared: &mut [Prepared],
+    ) -> Saved<Vec<Vec<StateFile>>> {
         let files = self.write_state(number, held);
-        self.fixed.sinks.iter().try_for_each(|sink| sink.seal())?;
+        self.seal(prepared)?;
         files
+    }
+
+    /// Makes the prepared rows of this process durable, by output.
+    fn seal(&self, prepared: &mut [Prepared]) -> Result<()> {
+        self.fixed.sinks.iter().zip(prepared).try_for_each(|(sink, prepared)| sink.seal(prepared))
     }
 
     /// Writes the state of a cut; the files of each stage.
@@ -282,7 +292,7 @@ impl Writer {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let prepared = self.fixed.sinks.iter().map(|sink| sink.prepare(number));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
-        self.fixed.sinks.iter().try_for_each(|sink| sink.seal())?;
+        self.seal(&mut prepared)?;
         add_prepared(&mut prepared, others);
         progress.waiting.iter_mut().zip(prepared).for_each(|(waiting, of)| waiting.push(of));
         let mut manifest = self.manifest(number, true, &progress.waiting);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use millstream::program::SETTINGS;
 use millstream::program::saved::{Beginning, Start};
+use millstream::program::{SETTINGS, is_bucket};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 
 use crate::failure::{Failure, is_supervised, usage};
@@ -257,7 +257,8 @@ pub(crate) enum CheckpointCommand {
 /// Checkpoints of a run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CheckpointArguments {
-    /// Keep checkpoints in this directory, and go on from the last one there
+    /// Keep checkpoints in this directory or at s3://BUCKET/PREFIX, and go on from the last one
+    /// there
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
     /// Time between two checkpoints, for example 10s [default: 10 s]
@@ -285,8 +286,12 @@ impl CheckpointArguments {
     pub(crate) fn pairs(&self) -> Result<Vec<(String, String)>, String> {
         let mut pairs = Vec::new();
         if let Some(path) = &self.checkpoint {
-            let absolute = std::path::absolute(path)
-                .map_err(|error| format!("--checkpoint {}: {error}", path.display()))?;
+            let absolute = match is_bucket(path) {
+                true => Ok(path.clone()),
+                false => std::path::absolute(path),
+            };
+            let absolute =
+                absolute.map_err(|error| format!("--checkpoint {}: {error}", path.display()))?;
             let absolute = absolute.to_str().ok_or("--checkpoint needs a name in UTF-8")?;
             pairs.push(("checkpoint.path".to_string(), absolute.to_string()));
         }

@@ -36,8 +36,8 @@ struct Results {
 
 /// Ends an interval of a sink, and seals it.
 fn ended(sink: &dyn Sink, interval: u64) -> millstream_contract::Result<Prepared> {
-    let prepared = sink.prepare(interval)?;
-    sink.seal()?;
+    let mut prepared = sink.prepare(interval)?;
+    sink.seal(&mut prepared)?;
     Ok(prepared)
 }
 

@@ -1,6 +1,6 @@
 //! The settings of a job: `SET 'key' = 'value'` in SQL, `--set key=value` on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use strsim::osa_distance;
 
@@ -64,7 +64,8 @@ pub struct Settings {
 /// Checkpoints of a job: how often, and how many.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointSettings {
-    /// `checkpoint.path`: the directory of the checkpoints; `None`: the job has none.
+    /// `checkpoint.path`: the directory of the checkpoints, or their place in a bucket
+    /// ([`is_bucket`]); `None`: the job has none.
     pub path: Option<PathBuf>,
     /// `checkpoint.interval`: time between two checkpoints, microseconds.
     pub every_us: i64,
@@ -392,6 +393,11 @@ fn number_and_unit(text: &str) -> Option<(f64, String)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     Some((number, text[end..].trim().to_ascii_lowercase()))
+}
+
+/// Whether a place is in a bucket (`s3://bucket/prefix`), and no path.
+pub fn is_bucket(place: &Path) -> bool {
+    place.to_str().is_some_and(|place| place.starts_with("s3://"))
 }
 
 /// Parses `1GB`, `64 MiB`, `4096`; both KB and KiB count 1024 bytes. `None` beyond 64 bits, too.

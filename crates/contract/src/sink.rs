@@ -144,9 +144,9 @@ pub trait Sink: Send + Sync + Debug {
     fn prepare(&self, interval: u64) -> Result<Prepared> {
         Ok(Prepared { interval, sealed: Vec::new() })
     }
-    /// Makes prepared rows durable. Called after `prepare` and before `commit`, by another thread
-    /// than those that write.
-    fn seal(&self) -> Result<()> {
+    /// Makes prepared rows durable, and says under which names. Called after `prepare` and before
+    /// `commit`, by another thread than those that write.
+    fn seal(&self, _prepared: &mut Prepared) -> Result<()> {
         Ok(())
     }
     /// Makes prepared and sealed rows visible. A second call changes nothing, also by a sink that

@@ -292,8 +292,8 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.prepare(interval).map_err(|error| self.words.error(error))
     }
 
-    fn seal(&self) -> Result<()> {
-        self.inner.seal().map_err(|error| self.words.error(error))
+    fn seal(&self, prepared: &mut Prepared) -> Result<()> {
+        self.inner.seal(prepared).map_err(|error| self.words.error(error))
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {

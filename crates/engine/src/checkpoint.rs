@@ -28,8 +28,9 @@ pub trait Checkpoints: Send + Sync + Debug {
     fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>);
     /// In a process that is not the first, when it has been given all its state of a cut: saves the
     /// state, and returns what the first has to know of it to complete the cut
-    /// ([`CutTaken::others`]). Files that are named are durable.
-    fn part(&self, _cut: u64) -> Result<String> {
+    /// ([`CutTaken::others`]). Files that are named are durable, and so are the rows that the sinks
+    /// of this process have prepared, by output.
+    fn part(&self, _cut: u64, _prepared: &mut [Prepared]) -> Result<String> {
         Ok(String::new())
     }
     /// All state of a cut has been saved, and all rows before the cut have been written and

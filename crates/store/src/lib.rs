@@ -51,9 +51,11 @@ pub mod journal;
 mod local;
 mod manifest;
 mod names;
+mod s3;
 
 pub use checkpoints::{Checkpoints, Defect, Listed, Removed, StateWriter, Verified};
 pub use contract::{Object, ObjectWriter, Put, Store};
 pub use error::{Error, Result};
 pub use local::LocalStore;
 pub use manifest::{FORMAT, Manifest, Output, Stage, StateFile};
+pub use s3::S3Store;

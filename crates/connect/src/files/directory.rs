@@ -13,20 +13,15 @@ use std::path::{Component, Path, PathBuf};
 use millstream_contract::sink::Sealed;
 use millstream_contract::{Error, Result};
 
-use super::output::sync;
+use super::folder::{Folder, FormerFiles, Lock, PART, UNFINISHED, final_name, numbers};
+use super::output::{Output, sync};
 use crate::text::write_error;
-
-/// Beginning of a file's name, before the numbers of process and worker.
-pub(super) const PART: &str = "part-";
-
-/// End of a file's name until the file is committed.
-const UNFINISHED: &str = ".inprogress";
 
 /// The end of a lock's name.
 const LOCK: &str = ".lock";
 
-/// Files that a message names.
-const NAMED: usize = 20;
+/// Files that are open at once, of all workers of a process.
+pub(super) const OPEN_FILES: usize = 256;
 
 /// Opens no symbolic link, and waits for nobody at a pipe.
 const NO_LINKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -41,57 +36,24 @@ pub(super) struct Directory {
     pub(super) marker: Option<String>,
 }
 
-/// Files that former jobs have left in a directory.
-#[derive(Debug, Default)]
-pub(super) struct FormerFiles {
-    /// Files with their final names.
-    pub(super) complete: Vec<PathBuf>,
-    /// Files that will never be finished: no job holds a lock on them.
-    pub(super) unfinished: Vec<PathBuf>,
-    /// Above the numbers of all files, by process and worker.
-    next: HashMap<(usize, usize), u64>,
-}
-
-impl FormerFiles {
-    /// The number of a worker's next file.
-    pub(super) fn next(&self, process: usize, worker: usize) -> u64 {
-        self.next.get(&(process, worker)).copied().unwrap_or(0)
+impl Folder for Directory {
+    fn path(&self) -> &Path {
+        &self.path
     }
-}
 
-/// Says that a process of a job writes to the directory, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Lock {
-    path: PathBuf,
-    _file: File,
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // If it stays, the next job takes it over.
-        _ = fs::remove_file(&self.path);
+    fn depth(&self) -> usize {
+        self.depth
     }
-}
 
-/// The names of a file, within the directory.
-pub(super) fn names(partition: &str, name: &str) -> Sealed {
-    let slash = if partition.is_empty() { "" } else { "/" };
-    Sealed {
-        from: format!("{partition}{slash}.{name}{UNFINISHED}"),
-        to: format!("{partition}{slash}{name}"),
+    fn open_max(&self) -> usize {
+        OPEN_FILES
     }
-}
 
-/// The name that a sealed file gets in the end.
-pub(super) fn final_name(unfinished: &str) -> String {
-    let (partition, name) = unfinished.rsplit_once('/').unwrap_or(("", unfinished));
-    let name = name.strip_prefix('.').unwrap_or(name);
-    names(partition, name.strip_suffix(UNFINISHED).unwrap_or(name)).to
-}
+    fn is_replaceable(&self) -> bool {
+        true
+    }
 
-impl Directory {
-    /// Makes the directory, if it is not there.
-    pub(super) fn make(&self) -> Result<()> {
+    fn make(&self) -> Result<()> {
         if self.path.exists() && !self.path.is_dir() {
             return Err(Error::Io {
                 place: self.path.display().to_string(),
@@ -105,24 +67,15 @@ impl Directory {
         new.iter().filter_map(|path| path.parent()).try_for_each(sync_directory)
     }
 
-    /// Finds out what former jobs have left, before this process writes its first file.
-    ///
-    /// # Errors
-    ///
-    /// If a job is writing files of this process's number.
-    pub(super) fn find(&self, process: usize) -> Result<FormerFiles> {
+    fn find(&self, process: usize) -> Result<FormerFiles> {
         let mut found = FormerFiles::default();
         let mut seen = Vec::new();
         self.look(&self.path, self.depth, &mut |path| seen.push(path.to_path_buf()))?;
         for path in seen {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             let whole = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNFINISHED));
-            let numbers = numbers(whole.unwrap_or(name));
-            if let Some((of, worker, number)) = numbers.filter(|numbers| numbers.0 == process) {
-                let next = found.next.entry((of, worker)).or_default();
-                *next = (*next).max(number.saturating_add(1));
-            }
-            match (whole, numbers) {
+            found.note(process, whole.unwrap_or(name));
+            match (whole, numbers(whole.unwrap_or(name))) {
                 // Several processes may look at the same moment.
                 (Some(_), Some((of, ..))) if of == process => {
                     self.left(&path)?.try_lock_shared().map_err(|error| refused(error, &path))?;
@@ -144,9 +97,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// Removes the unfinished files that [`Directory::find`] has found, except for those of a
-    /// process that has locked the directory: that process may be going to commit its sealed files.
-    pub(super) fn sweep(&self, found: &mut FormerFiles, process: usize) -> Result<()> {
+    fn sweep(&self, found: &mut FormerFiles, process: usize) -> Result<()> {
         let unfinished = std::mem::take(&mut found.unfinished);
         for path in unfinished {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -159,27 +110,93 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether a running job has locked the directory for a process.
-    fn is_locked(&self, process: usize) -> bool {
-        let lock = self.left(&self.lock_path(process));
-        lock.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
-    }
-
-    /// Names a few files, within the directory.
-    pub(super) fn named(&self, paths: &[PathBuf]) -> String {
-        let within =
-            |path: &PathBuf| path.strip_prefix(&self.path).unwrap_or(path).display().to_string();
-        let few: Vec<String> = paths.iter().take(NAMED).map(within).collect();
-        match paths.len() - few.len() {
-            0 => few.join(", "),
-            more => format!("{} and {more} more", few.join(", ")),
+    fn lock(&self, process: usize) -> Result<Option<Lock>> {
+        if !self.path.is_dir() {
+            return Ok(None);
+        }
+        let path = self.lock_path(process);
+        let failed = |error| write_error(&path.display().to_string(), &error);
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).custom_flags(NO_LINKS);
+        let file = options.open(&path).map_err(failed)?;
+        lock(&file, &path)?;
+        // The previous owner may have removed the file just now.
+        let (own, now) = (file.metadata().map_err(failed)?, fs::symlink_metadata(&path));
+        match now {
+            Ok(now) if (now.dev(), now.ino()) == (own.dev(), own.ino()) => {
+                Ok(Some(Lock { path, _file: file }))
+            }
+            _ => Err(busy(&path)),
         }
     }
 
-    /// Removes files that [`Directory::find`] has found: all unfinished ones, and if this job
-    /// `overwrites`, the complete ones too; with partitions, only in partitions that have new
-    /// files.
-    pub(super) fn remove(&self, found: &FormerFiles, overwrites: bool) -> Result<()> {
+    fn check_unlocked(&self, process: usize) -> Result<()> {
+        match fs::symlink_metadata(self.lock_path(process)) {
+            Ok(_) => self.lock(process).map(drop),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn create(&self, names: &Sealed) -> Result<Output> {
+        let path = self.within(&names.from)?;
+        let place = path.display().to_string();
+        if let Some(parent) = path.parent().filter(|_| self.depth > 0) {
+            fs::create_dir_all(parent).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidFilename => Error::Io {
+                    place: place.clone(),
+                    message: error.to_string(),
+                    help: "a value that is longer than a file's name may be cannot be one of \
+                           PARTITIONED BY"
+                        .into(),
+                },
+                _ => write_error(&place, &error),
+            })?;
+        }
+        let file = File::options().write(true).create_new(true).open(&path);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => busy(&path),
+            _ => write_error(&place, &error),
+        })?;
+        // Another process may be testing the lock at this moment.
+        file.lock().map_err(|error| write_error(&place, &error))?;
+        // Another job may have ended since this one looked.
+        match fs::symlink_metadata(self.within(&names.to)?) {
+            Ok(_) => Err(busy(&path)),
+            Err(_) => Ok(Output::file(place, file)),
+        }
+    }
+
+    fn commit(&self, sealed: &[Sealed], before: bool) -> Result<Vec<PathBuf>> {
+        let mut gone = Vec::new();
+        for Sealed { from, to } in sealed {
+            let (from, to) = (self.within(from)?, self.within(to)?);
+            if !give_name(&from, &to)? {
+                gone.push(to);
+            }
+        }
+        match gone.first() {
+            Some(file) if !before => Err(Error::Io {
+                place: file.display().to_string(),
+                message: "it was sealed, and is gone".into(),
+                help: "its rows are lost: start the job again from the beginning".into(),
+            }),
+            _ => self.sync(sealed).map(|()| gone),
+        }
+    }
+
+    fn sync(&self, sealed: &[Sealed]) -> Result<()> {
+        let mut changed: BTreeSet<PathBuf> = BTreeSet::new();
+        for Sealed { to, .. } in sealed {
+            // Each of these directories may be new.
+            let path = self.within(to)?;
+            let above = path.ancestors().skip(1).take_while(|path| path.starts_with(&self.path));
+            changed.extend(above.map(Path::to_path_buf));
+            changed.extend(self.path.parent().map(Path::to_path_buf));
+        }
+        changed.iter().rev().try_for_each(|path| sync_directory(path))
+    }
+
+    fn remove(&self, found: &FormerFiles, overwrites: bool) -> Result<()> {
         for path in &found.unfinished {
             self.clear(path)?;
         }
@@ -214,6 +231,37 @@ impl Directory {
         Ok(())
     }
 
+    fn mark(&self) -> Result<()> {
+        let Some(marker) = &self.marker else { return Ok(()) };
+        let mut partitions = BTreeSet::new();
+        self.look(&self.path, self.depth, &mut |path| {
+            let name = path.file_name().map(|name| name.as_encoded_bytes());
+            if name.is_some_and(|name| name.starts_with(PART.as_bytes())) {
+                partitions.extend(path.parent().map(Path::to_path_buf));
+            }
+        })?;
+        for partition in partitions.iter().filter(|partition| **partition != self.path) {
+            let path = partition.join(marker);
+            // That of a former job stays.
+            let made = File::options().write(true).create_new(true).open(&path).map(drop);
+            let made = made.or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            });
+            let synced = made.and_then(|()| sync(&File::open(partition)?, partition));
+            synced.map_err(|error| write_error(&path.display().to_string(), &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Directory {
+    /// Whether a running job has locked the directory for a process.
+    fn is_locked(&self, process: usize) -> bool {
+        let lock = self.left(&self.lock_path(process));
+        lock.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
     /// Shows all files, those of the partitions included.
     fn look(&self, path: &Path, depth: usize, see: &mut dyn FnMut(&Path)) -> Result<()> {
         let failed = |error| write_error(&path.display().to_string(), &error);
@@ -230,65 +278,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Locks the directory for this process of the job.
-    pub(super) fn lock(&self, process: usize) -> Result<Lock> {
-        let path = self.lock_path(process);
-        let failed = |error| write_error(&path.display().to_string(), &error);
-        let mut options = File::options();
-        options.write(true).create(true).truncate(false).custom_flags(NO_LINKS);
-        let file = options.open(&path).map_err(failed)?;
-        lock(&file, &path)?;
-        // The previous owner may have removed the file just now.
-        let (own, now) = (file.metadata().map_err(failed)?, fs::symlink_metadata(&path));
-        match now {
-            Ok(now) if (now.dev(), now.ino()) == (own.dev(), own.ino()) => {
-                Ok(Lock { path, _file: file })
-            }
-            _ => Err(busy(&path)),
-        }
-    }
-
-    /// Fails if a running job has locked the directory; removes the lock file of a killed job.
-    pub(super) fn check_unlocked(&self, process: usize) -> Result<()> {
-        match fs::symlink_metadata(self.lock_path(process)) {
-            Ok(_) => self.lock(process).map(drop),
-            Err(_) => Ok(()),
-        }
-    }
-
     fn lock_path(&self, process: usize) -> PathBuf {
         self.path.join(format!(".{PART}{process}{LOCK}"))
-    }
-
-    /// Creates a file and locks it. Nothing that exists is written to, so that a link leads
-    /// nowhere, and nothing is waited for.
-    pub(super) fn create(&self, names: &Sealed) -> Result<(String, File)> {
-        let path = self.within(&names.from)?;
-        let place = path.display().to_string();
-        if let Some(parent) = path.parent().filter(|_| self.depth > 0) {
-            fs::create_dir_all(parent).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidFilename => Error::Io {
-                    place: place.clone(),
-                    message: error.to_string(),
-                    help: "a value that is longer than a file's name may be cannot be one of \
-                           PARTITIONED BY"
-                        .into(),
-                },
-                _ => write_error(&place, &error),
-            })?;
-        }
-        let file = File::options().write(true).create_new(true).open(&path);
-        let file = file.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => busy(&path),
-            _ => write_error(&place, &error),
-        })?;
-        // Another process may be testing the lock at this moment.
-        file.lock().map_err(|error| write_error(&place, &error))?;
-        // Another job may have ended since this one looked.
-        match fs::symlink_metadata(self.within(&names.to)?) {
-            Ok(_) => Err(busy(&path)),
-            Err(_) => Ok((place, file)),
-        }
     }
 
     /// Opens what a former job has left at `path`.
@@ -318,52 +309,6 @@ impl Directory {
         }
     }
 
-    /// Gives sealed files their final names, which outlast a crash from then on. Doing so again
-    /// changes nothing.
-    pub(super) fn commit(&self, sealed: &[Sealed]) -> Result<()> {
-        for Sealed { from, to } in sealed {
-            give_name(&self.within(from)?, &self.within(to)?)?;
-        }
-        self.sync(sealed)
-    }
-
-    /// From now on the names of files outlast a crash, with the directories in which they are.
-    pub(super) fn sync(&self, sealed: &[Sealed]) -> Result<()> {
-        let mut changed: BTreeSet<PathBuf> = BTreeSet::new();
-        for Sealed { to, .. } in sealed {
-            // Each of these directories may be new.
-            let path = self.within(to)?;
-            let above = path.ancestors().skip(1).take_while(|path| path.starts_with(&self.path));
-            changed.extend(above.map(Path::to_path_buf));
-            changed.extend(self.path.parent().map(Path::to_path_buf));
-        }
-        changed.iter().rev().try_for_each(|path| sync_directory(path))
-    }
-
-    /// Marks the partitions that have files; all files have their final names by now.
-    pub(super) fn mark(&self) -> Result<()> {
-        let Some(marker) = &self.marker else { return Ok(()) };
-        let mut partitions = BTreeSet::new();
-        self.look(&self.path, self.depth, &mut |path| {
-            let name = path.file_name().map(|name| name.as_encoded_bytes());
-            if name.is_some_and(|name| name.starts_with(PART.as_bytes())) {
-                partitions.extend(path.parent().map(Path::to_path_buf));
-            }
-        })?;
-        for partition in partitions.iter().filter(|partition| **partition != self.path) {
-            let path = partition.join(marker);
-            // That of a former job stays.
-            let made = File::options().write(true).create_new(true).open(&path).map(drop);
-            let made = made.or_else(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => Ok(()),
-                _ => Err(error),
-            });
-            let synced = made.and_then(|()| sync(&File::open(partition)?, partition));
-            synced.map_err(|error| write_error(&path.display().to_string(), &error))?;
-        }
-        Ok(())
-    }
-
     /// A path within the directory. What was prepared comes back from a checkpoint, and is not
     /// trusted to stay there.
     fn within(&self, name: &str) -> Result<PathBuf> {
@@ -378,17 +323,9 @@ impl Directory {
         }
     }
 
-    pub(super) fn failed(&self, error: &io::Error) -> Error {
+    fn failed(&self, error: &io::Error) -> Error {
         write_error(&self.path.display().to_string(), error)
     }
-}
-
-/// The numbers of process, worker and file in a name; the first file of a worker may have none.
-fn numbers(name: &str) -> Option<(usize, usize, u64)> {
-    let mut parts = name.strip_prefix(PART)?.split('-');
-    let (process, worker) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let number = parts.next().map_or(Some(0), |number| number.parse().ok())?;
-    parts.next().is_none().then_some((process, worker, number))
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
@@ -410,8 +347,8 @@ fn refused(error: TryLockError, path: &Path) -> Error {
 }
 
 /// Gives a file its final name, unless another file has got that name meanwhile. A file that has
-/// its final name already is left alone.
-fn give_name(from: &Path, to: &Path) -> Result<()> {
+/// its final name already is left alone. False if it has neither name.
+fn give_name(from: &Path, to: &Path) -> Result<bool> {
     let failed = |error: io::Error| write_error(&to.display().to_string(), &error);
     let file = |path: &Path| match fs::symlink_metadata(path) {
         Ok(found) => Ok(Some((found.dev(), found.ino()))),
@@ -424,25 +361,21 @@ fn give_name(from: &Path, to: &Path) -> Result<()> {
         help: format!("the job's own file is {}: rename it", from.display()),
     };
     match (file(from)?, file(to)?) {
-        (None, Some(_)) => return Ok(()),
-        (None, None) => {
-            return Err(Error::Io {
-                place: from.display().to_string(),
-                message: "it was sealed, and is gone".into(),
-                help: "its rows are lost: start the job again from the beginning".into(),
-            });
-        }
+        (None, there) => return Ok(there.is_some()),
         // A crash came between the two steps below.
-        (Some(own), Some(named)) if own == named => return fs::remove_file(from).map_err(failed),
+        (Some(own), Some(named)) if own == named => {
+            return fs::remove_file(from).map(|()| true).map_err(failed);
+        }
         (Some(_), Some(_)) => return Err(taken()),
         (Some(_), None) => {}
     }
-    match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from).map_err(failed),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken()),
+    let named = match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken()),
         // A file system without hard links: there is no more than a look.
-        Err(_) => fs::rename(from, to).map_err(failed),
-    }
+        Err(_) => fs::rename(from, to),
+    };
+    named.map(|()| true).map_err(failed)
 }
 
 fn busy(path: &Path) -> Error {

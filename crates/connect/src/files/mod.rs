@@ -36,12 +36,15 @@
 //! MB, or a megabyte per worker; beyond that, the largest file's rows are written early. This
 //! memory comes on top of the job's budget.
 //!
+//! **Buckets.** A file in a bucket of S3 is an upload in parts, and visible once it is complete.
+//! Each open file takes up to 8 MB of memory. Nothing can be overwritten, and there are no locks.
+//!
 //! **Marks.** Partitions are marked, if the table wants that, when the job has ended well and all
 //! files of all processes have their names.
 //!
 //! | option | default | |
 //! |---|---|---|
-//! | `path` | required | a directory, relative to the SQL file; `file://` may stand in front |
+//! | `path` | required | a directory, relative to the SQL file, or `s3://bucket/prefix` |
 //! | `format` | required | `csv`, `ndjson`, `parquet` or `arrow` |
 //! | `csv.header` | `true` | `false`: no line with the columns' names |
 //! | `csv.field-delimiter` | `,` | one ASCII character; `\t` is the tabulator |
@@ -59,9 +62,11 @@
 
 mod directory;
 mod encode;
+mod folder;
 #[cfg(test)]
 mod format_tests;
 mod ipc;
+mod keys;
 mod options;
 mod output;
 mod parquet;
@@ -71,9 +76,10 @@ mod rolling;
 mod synced;
 #[cfg(test)]
 mod tests;
+mod upload;
 mod worker;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -85,7 +91,7 @@ use millstream_contract::table::TableOptions;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use self::directory::{FormerFiles, Lock, final_name};
+use self::folder::{FormerFiles, Lock, final_name};
 use self::options::Settings;
 pub(crate) use self::options::{ask_written, check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
@@ -93,8 +99,7 @@ pub(crate) use self::partition::{misplaced, partition_in, value_in, value_of};
 use self::rolling::RollingClock;
 use self::worker::{Common, OpenFile, Worker};
 
-/// Files that are open at once, of all workers of a process; and what each worker has at least.
-const OPEN_FILES: usize = 256;
+/// Files that each worker may have open, at least.
 const OPEN_FILES_MIN: usize = 8;
 
 /// Memory of rows that wait in files, of all workers of a process: at most this, and at most this
@@ -123,6 +128,8 @@ pub struct FileSink {
 struct OwnFiles {
     /// Final names of files that were committed before this sink was opened.
     committed: BTreeSet<PathBuf>,
+    /// Committed files that somebody has moved away or deleted.
+    gone: Vec<PathBuf>,
     /// Where rows replace what is there: unfinished names of all sealed files, within the
     /// directory, and whether the last row has come, so that the files can be shown.
     held: BTreeSet<String>,
@@ -163,10 +170,10 @@ impl FileSink {
 
     /// The files of former jobs.
     fn found(&self, process: usize) -> Result<FormerFiles> {
-        let directory = &self.settings.directory;
-        let (mut found, own) = (directory.find(process)?, self.own());
+        let folder = &self.settings.folder;
+        let (mut found, own) = (folder.find(process)?, self.own());
         let held: BTreeSet<PathBuf> =
-            own.held.iter().map(|name| directory.path.join(name)).collect();
+            own.held.iter().map(|name| folder.path().join(name)).collect();
         found.complete.retain(|path| !own.committed.contains(path));
         found.unfinished.retain(|path| !held.contains(path));
         Ok(found)
@@ -178,7 +185,7 @@ impl FileSink {
         for Sealed { from, to } in &prepared.sealed {
             match from == to {
                 true => drop(own.held.insert(from.clone())),
-                false => drop(own.committed.insert(self.settings.directory.path.join(to))),
+                false => drop(own.committed.insert(self.settings.folder.path().join(to))),
             }
         }
     }
@@ -201,12 +208,12 @@ impl FileSink {
         // At most 128 MiB, so it fits.
         let held = (writers.memory_bytes / HELD_PART).min(HELD_BYTES) as usize;
         Ok(Common {
-            directory: self.settings.directory.clone(),
+            folder: self.settings.folder.clone(),
             encoding: self.settings.encoding.clone(),
             rolling: self.settings.rolling,
             intervals: self.manner().intervals,
             partitions: Partitions::new(&self.settings.partitioned_by, schema)?,
-            open_max: (OPEN_FILES / workers).max(OPEN_FILES_MIN),
+            open_max: (self.settings.folder.open_max() / workers).max(OPEN_FILES_MIN),
             held_max: (held / workers).max(HELD_BYTES_MIN),
         })
     }
@@ -219,7 +226,8 @@ fn locked(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 
 impl Sink for FileSink {
     fn expect(&self, manner: Manner) -> bool {
-        self.manner.set(manner).is_ok()
+        let may = self.settings.folder.is_replaceable() || !manner.overwrites;
+        may && self.manner.set(manner).is_ok()
     }
 
     fn commits(&self) -> bool {
@@ -227,20 +235,20 @@ impl Sink for FileSink {
     }
 
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
-        let directory = &self.settings.directory;
+        let folder = &self.settings.folder;
         let common = Arc::new(self.common(schema, writers)?);
-        directory.make()?;
+        folder.make()?;
         let lock = match common.is_plain() {
             true => {
-                directory.check_unlocked(writers.process)?;
+                folder.check_unlocked(writers.process)?;
                 None
             }
-            false => Some(directory.lock(writers.process)?),
+            false => folder.lock(writers.process)?,
         };
         let mut found = self.found(writers.process)?;
         // With OVERWRITE only the coordinator knows which files are still wanted.
         if self.manner().resumes && (writers.process == 0 || !self.manner().overwrites) {
-            directory.sweep(&mut found, writers.process)?;
+            folder.sweep(&mut found, writers.process)?;
         }
         let new = |worker| {
             let next = found.next(writers.process, worker);
@@ -270,7 +278,7 @@ impl Sink for FileSink {
     }
 
     fn remark(&self) -> Option<String> {
-        let directory = &self.settings.directory;
+        let folder = &self.settings.folder;
         let mut remarks = Vec::new();
         let is_shown_late = self.settings.rolling.is_none() && !self.manner().intervals;
         if self.manner().endless && is_shown_late {
@@ -278,9 +286,8 @@ impl Sink for FileSink {
         }
         if let Some(OpenSink { found, is_first: true, .. }) = self.opened.get() {
             let FormerFiles { complete, unfinished, .. } = found;
-            let (files, named) =
-                (counted(complete.len() as u64, "file"), directory.named(complete));
-            match (complete.is_empty(), self.manner().overwrites, directory.depth) {
+            let (files, named) = (counted(complete.len() as u64, "file"), folder.named(complete));
+            match (complete.is_empty(), self.manner().overwrites, folder.depth()) {
                 (true, ..) => {}
                 (_, false, _) if self.manner().resumes => {}
                 (_, false, _) => {
@@ -295,14 +302,22 @@ impl Sink for FileSink {
             }
             if !unfinished.is_empty() {
                 let files = counted(unfinished.len() as u64, "unfinished file");
-                let named = directory.named(unfinished);
+                let named = folder.named(unfinished);
                 remarks.push(format!(
                     "{files} of a job that did not end well will be removed when this one has ended \
                      well: {named}"
                 ));
             }
         }
-        let place = directory.path.display();
+        let gone = &self.own().gone;
+        if !gone.is_empty() {
+            let files = counted(gone.len() as u64, "file");
+            let named = folder.named(gone);
+            remarks.push(format!(
+                "since the last checkpoint, somebody has moved or deleted {files}: {named}"
+            ));
+        }
+        let place = folder.path().display();
         let lines = remarks.iter().map(|remark| format!("{place}: {remark}"));
         (!remarks.is_empty()).then(|| lines.collect::<Vec<_>>().join("\n"))
     }
@@ -340,41 +355,51 @@ impl Sink for FileSink {
     }
 
     /// A checkpoint will name the files before they are committed, so files and names are synced.
-    fn seal(&self) -> Result<()> {
+    fn seal(&self, prepared: &mut Prepared) -> Result<()> {
+        let mut names = HashMap::new();
         for worker in self.workers() {
-            let ended = locked(worker).take_ended();
-            ended.into_iter().try_for_each(OpenFile::seal)?;
+            for part in locked(worker).take_ended() {
+                let Sealed { from, to } = part.seal()?;
+                names.insert(to, from);
+            }
+        }
+        for sealed in &mut prepared.sealed {
+            if sealed.from != sealed.to && let Some(from) = names.remove(&sealed.to) {
+                sealed.from = from;
+            }
         }
         let to_sync = std::mem::take(&mut self.own().to_sync);
-        self.settings.directory.sync(&to_sync)
+        self.settings.folder.sync(&to_sync)
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {
-        let directory = &self.settings.directory;
-        let mut lock = None;
-        if self.opened.get().is_none() && !prepared.sealed.is_empty() {
-            // The job that has prepared them may be running.
-            lock = directory.path.is_dir().then(|| directory.lock(0)).transpose()?;
-            self.take_over(prepared);
-        }
+        let folder = &self.settings.folder;
         let shown = prepared.sealed.iter().filter(|sealed| sealed.from != sealed.to);
-        directory.commit(&shown.cloned().collect::<Vec<_>>())?;
+        let shown: Vec<Sealed> = shown.cloned().collect();
+        if self.opened.get().is_some() || prepared.sealed.is_empty() {
+            return folder.commit(&shown, false).map(drop);
+        }
+        // The job that has prepared them may be running.
+        let lock = folder.lock(0)?;
+        self.take_over(prepared);
+        let gone = folder.commit(&shown, true)?;
+        self.own().gone.extend(gone);
         drop(lock);
         Ok(())
     }
 
     fn mark(&self) -> Result<()> {
-        let (directory, manner) = (&self.settings.directory, self.manner());
+        let (folder, manner) = (&self.settings.folder, self.manner());
         match self.opened.get() {
-            Some(opened) => directory.remove(&opened.found, manner.overwrites)?,
+            Some(opened) => folder.remove(&opened.found, manner.overwrites)?,
             // The job had ended when it was killed.
             None if manner.resumes => {
-                directory.check_unlocked(0)?;
-                directory.remove(&self.found(0)?, manner.overwrites)?;
+                folder.check_unlocked(0)?;
+                folder.remove(&self.found(0)?, manner.overwrites)?;
             }
             None => {}
         }
-        directory.mark()
+        folder.mark()
     }
 }
 

@@ -1,15 +1,19 @@
 //! The options of a directory that is written.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Schema};
 use arrow::ipc::CompressionType;
-use millstream_contract::settings::{closest, parse_bytes};
+use millstream_contract::settings::{closest, is_bucket, parse_bytes};
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 
 use super::directory::Directory;
 use super::encode::Encoding;
+use super::folder::Folder;
 use super::ipc::ArrowOptions;
+use super::keys::Keys;
 use super::parquet::ParquetOptions;
 use super::rolling::Rolling;
 use crate::csv::Header;
@@ -20,7 +24,7 @@ use crate::types::sql_name;
 /// Settings of a table's files.
 #[derive(Debug)]
 pub(super) struct Settings {
-    pub(super) directory: Directory,
+    pub(super) folder: Arc<dyn Folder>,
     pub(super) encoding: Encoding,
     pub(super) rolling: Option<Rolling>,
     pub(super) partitioned_by: Vec<String>,
@@ -64,12 +68,11 @@ impl Settings {
         options.finish("a file that is written")?;
         check_partitions(&options, &table.schema)?;
         let depth = table.partitioned_by.len();
-        Ok(Settings {
-            directory: Directory { path: options.path(given), depth, marker },
-            encoding,
-            rolling,
-            partitioned_by: table.partitioned_by.clone(),
-        })
+        let folder: Arc<dyn Folder> = match is_bucket(given.as_ref()) {
+            true => Arc::new(Keys::new(given, depth, marker)?),
+            false => Arc::new(Directory { path: options.path(given), depth, marker }),
+        };
+        Ok(Settings { folder, encoding, rolling, partitioned_by: table.partitioned_by.clone() })
     }
 }
 

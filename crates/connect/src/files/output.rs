@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millstream_bucket::Parts;
 use millstream_contract::{Error, Result};
 
+use super::upload;
 use crate::text::write_error;
 
 /// From now on the bytes of a file, or the names in a directory, outlast a crash.
@@ -19,6 +21,11 @@ pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
+/// A writer that panics ends the job, and its upload stays unfinished.
+fn locked(parts: &Mutex<Option<Parts>>) -> MutexGuard<'_, Option<Parts>> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Handle of a file for its writers.
 #[derive(Debug, Clone)]
 pub(super) struct Output(Arc<OutFile>);
@@ -27,21 +34,34 @@ pub(super) struct Output(Arc<OutFile>);
 struct OutFile {
     /// For messages.
     place: String,
-    /// Locked for as long as it is open.
-    file: File,
+    target: Target,
     bytes: AtomicU64,
     /// Formats wrap errors in their own; this is what people have to be told.
     failed: Mutex<Option<io::Error>>,
 }
 
+#[derive(Debug)]
+enum Target {
+    /// Locked for as long as it is open.
+    File(File),
+    /// `None`: sealed.
+    Upload(Mutex<Option<Parts>>),
+}
+
 impl Output {
-    pub(super) fn new(place: String, file: File) -> Output {
-        Output(Arc::new(OutFile {
-            place,
-            file,
-            bytes: AtomicU64::new(0),
-            failed: Mutex::default(),
-        }))
+    /// A file, which is locked.
+    pub(super) fn file(place: String, file: File) -> Output {
+        Output::new(place, Target::File(file))
+    }
+
+    /// An object of a bucket.
+    pub(super) fn uploaded(place: String, parts: Parts) -> Output {
+        Output::new(place, Target::Upload(Mutex::new(Some(parts))))
+    }
+
+    fn new(place: String, target: Target) -> Output {
+        let (bytes, failed) = (AtomicU64::new(0), Mutex::default());
+        Output(Arc::new(OutFile { place, target, bytes, failed }))
     }
 
     pub(super) fn place(&self) -> &str {
@@ -53,10 +73,26 @@ impl Output {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// From now on what was written outlasts a crash.
-    pub(super) fn sync(&self) -> Result<()> {
-        let synced = sync(&self.0.file, Path::new(&self.0.place));
-        synced.map_err(|error| write_error(&self.0.place, &error))
+    /// From now on what was written outlasts a crash, and nothing is added. The unfinished name, if
+    /// the name is known only now.
+    pub(super) fn seal(&self) -> Result<Option<String>> {
+        match &self.0.target {
+            Target::File(file) => {
+                let synced = sync(file, Path::new(&self.0.place));
+                synced.map_err(|error| write_error(&self.0.place, &error)).map(|()| None)
+            }
+            Target::Upload(parts) => locked(parts).take().map(upload::sealed).transpose(),
+        }
+    }
+
+    fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.0.target {
+            Target::File(file) => (&mut &*file).write(bytes),
+            Target::Upload(parts) => match locked(parts).as_mut() {
+                Some(parts) => parts.append(bytes).map(|()| bytes.len()).map_err(io::Error::other),
+                None => Err(io::Error::other("the upload is sealed")),
+            },
+        }
     }
 
     /// The file's own error, if there was one; else the format's error.
@@ -75,7 +111,7 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match (&self.0.file).write(bytes) {
+        match self.write_some(bytes) {
             Ok(written) => {
                 self.0.bytes.fetch_add(written as u64, Ordering::Relaxed);
                 Ok(written)
@@ -83,7 +119,7 @@ impl Write for Output {
             Err(error) => {
                 let same = match error.raw_os_error() {
                     Some(code) => io::Error::from_raw_os_error(code),
-                    None => io::Error::from(error.kind()),
+                    None => io::Error::new(error.kind(), error.to_string()),
                 };
                 *self.0.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(same);
                 Err(error)

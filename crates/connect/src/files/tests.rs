@@ -213,7 +213,7 @@ fn of_many_partitions_few_files_are_open() {
     for rolling in [&[][..], &[("sink.rolling-policy.rows", "1000000")]] {
         let sink = opened(&folder, &["n"], rolling);
         // Each partition comes twice, when its file is the one that was not used for longest.
-        let partitions = super::OPEN_FILES as i64 + 10;
+        let partitions = super::directory::OPEN_FILES as i64 + 10;
         let all: Vec<(i64, &str)> = (0..2 * partitions).map(|n| (n % partitions, "x")).collect();
         for some in all.chunks(100) {
             sink.write(0, &rows(some), true).unwrap();
@@ -221,7 +221,7 @@ fn of_many_partitions_few_files_are_open() {
             let mine = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| {
                 fs::read_link(fd.unwrap().path()).ok().filter(|path| path.starts_with(open))
             });
-            assert!(mine.count() <= super::OPEN_FILES + 1);
+            assert!(mine.count() <= super::directory::OPEN_FILES + 1);
         }
         assert_eq!(folder.visible().is_empty(), rolling.is_empty());
         end(&sink).unwrap();
@@ -253,6 +253,11 @@ fn what_was_prepared_is_committed_by_a_sink_that_was_made_again() {
         sink(&folder, by, &[]).commit(&prepared).unwrap();
         assert_eq!(folder.visible(), seen);
         assert!(folder.files()[&seen[0]].contains('1') && folder.files().len() == 2);
+        fs::remove_file(folder.0.join(&seen[0])).unwrap();
+        let again = sink(&folder, by, &[]);
+        again.commit(&prepared).unwrap();
+        let remark = again.remark().unwrap();
+        assert!(remark.contains("somebody has moved or deleted 1 file"), "{remark}");
     }
 }
 

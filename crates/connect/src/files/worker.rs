@@ -8,8 +8,8 @@ use arrow::array::RecordBatch;
 use millstream_contract::sink::Sealed;
 use millstream_contract::{Error, Result};
 
-use super::directory::{Directory, PART, names};
 use super::encode::{Encoder, Encoding};
+use super::folder::{Folder, PART, names};
 use super::output::Output;
 use super::partition::Partitions;
 use super::rolling::Rolling;
@@ -20,7 +20,7 @@ const SLICE_ROWS: u64 = 1_024;
 /// Settings common to all workers.
 #[derive(Debug)]
 pub(super) struct Common {
-    pub(super) directory: Directory,
+    pub(super) folder: Arc<dyn Folder>,
     pub(super) encoding: Encoding,
     pub(super) rolling: Option<Rolling>,
     /// Whether files are shown at the end of each interval.
@@ -164,8 +164,7 @@ impl Worker {
         };
         self.next += 1;
         let names = names(partition, &name);
-        let (place, file) = self.common.directory.create(&names)?;
-        let output = Output::new(place, file);
+        let output = self.common.folder.create(&names)?;
         let encoder = self.common.encoding.open(&self.common.partitions.schema, output.clone())?;
         let (rows, held, opened, used) = (0, 0, Instant::now(), self.uses);
         Ok(OpenFile { names, output, encoder, rows, held, opened, used })
@@ -185,9 +184,8 @@ impl Worker {
     /// Completes a file: all its rows are on the disk, and no row is added.
     fn seal(&mut self, partition: &str) -> Result<()> {
         let Some(part) = self.open.remove(partition) else { return Ok(()) };
-        let (names, output) = (part.names.clone(), part.output.clone());
-        part.seal()?;
-        self.sealed.push(names);
+        let output = part.output.clone();
+        self.sealed.push(part.seal()?);
         if self.common.is_plain() {
             self.kept.push(output);
         }
@@ -221,7 +219,7 @@ impl Worker {
             return Ok(());
         }
         let sealed = std::mem::take(&mut self.sealed);
-        self.common.directory.commit(&sealed)
+        self.common.folder.commit(&sealed, false).map(drop)
     }
 
     /// Rolls files that have been open for long enough. Nobody is there to be told of an error: the
@@ -259,9 +257,13 @@ impl Worker {
 }
 
 impl OpenFile {
-    /// Completes the file: all its rows are on the disk.
-    pub(super) fn seal(mut self) -> Result<()> {
+    /// Completes the file: all its rows outlast a crash. Its names, since an upload has its
+    /// unfinished name only now.
+    pub(super) fn seal(mut self) -> Result<Sealed> {
         self.encoder.finish()?;
-        self.output.sync()
+        if let Some(from) = self.output.seal()? {
+            self.names.from = from;
+        }
+        Ok(self.names)
     }
 }

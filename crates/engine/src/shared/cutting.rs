@@ -139,12 +139,10 @@ impl Shared {
     /// The part of this process in a cut, as a message to the coordinator.
     fn part_of_cut(&self, number: u64, checkpoints: &dyn Checkpoints) -> Result<Vec<u8>> {
         let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
-        let part = CutPart {
-            marks: self.intake.marks()?,
-            frontiers: self.cuts.frontiers()?,
-            prepared: prepared.collect::<Result<_>>()?,
-            state: checkpoints.part(number)?,
-        };
+        let mut prepared: Vec<_> = prepared.collect::<Result<_>>()?;
+        let (marks, frontiers) = (self.intake.marks()?, self.cuts.frontiers()?);
+        let state = checkpoints.part(number, &mut prepared)?;
+        let part = CutPart { marks, frontiers, prepared, state };
         serde_json::to_vec(&part).map_err(|e| Error::Internal(format!("a part of a cut: {e}")))
     }
 

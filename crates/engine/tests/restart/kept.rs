@@ -224,7 +224,7 @@ impl Checkpoints for Part {
         }
     }
 
-    fn part(&self, cut: u64) -> Result<String> {
+    fn part(&self, cut: u64, _: &mut [Prepared]) -> Result<String> {
         assert_ne!(self.process, 0);
         let state = self.kept.saving.lock().unwrap().remove(&self.process).unwrap_or_default();
         self.kept.parts.lock().unwrap().insert(self.process, saved(state));

@@ -16,7 +16,7 @@ use chrono::{DateTime, Utc};
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::Query as SqlQuery;
 use millstream_contract::declaration::{Declaration, literal};
-use millstream_contract::settings::{SETTINGS, Settings};
+use millstream_contract::settings::{SETTINGS, Settings, is_bucket};
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 use millstream_contract::{plan::PACK_US, sink::Sink};
 
@@ -130,9 +130,9 @@ impl Planner {
         self.resumes = resumes;
     }
 
-    /// A path, from where relative paths start.
+    /// A path, from where relative paths start, or a place in a bucket.
     pub fn path(&self, path: &Path) -> PathBuf {
-        self.base_dir.join(path)
+        if is_bucket(path) { path.to_path_buf() } else { self.base_dir.join(path) }
     }
 
     /// A session without tables. `base_dir` is what relative paths in `WITH (…)` start from: the

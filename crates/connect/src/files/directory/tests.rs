@@ -13,8 +13,8 @@ fn directory(name: &str) -> Directory {
 
 fn written(directory: &Directory, partition: &str, name: &str) -> Sealed {
     let sealed = names(partition, name);
-    let (_, file) = directory.create(&sealed).unwrap();
-    io::Write::write_all(&mut &file, name.as_bytes()).unwrap();
+    let mut file = directory.create(&sealed).unwrap();
+    io::Write::write_all(&mut file, name.as_bytes()).unwrap();
     sealed
 }
 
@@ -26,14 +26,16 @@ fn committing_again_is_harmless_at_any_point() {
     // As a crash between the two steps leaves it.
     fs::hard_link(&from, &to).unwrap();
     for _ in 0..3 {
-        directory.commit(&sealed).unwrap();
+        directory.commit(&sealed, false).unwrap();
         assert_eq!(fs::read_to_string(&to).unwrap(), "part-0-0-0");
         assert_eq!(fs::read_to_string(directory.path.join("part-1")).unwrap(), "part-1");
         assert!(!from.exists());
     }
     fs::remove_file(&to).unwrap();
-    let error = directory.commit(&sealed).unwrap_err().to_string();
-    assert!(error.contains("a=1/.part-0-0-0.inprogress: it was sealed, and is gone"), "{error}");
+    let error = directory.commit(&sealed, false).unwrap_err().to_string();
+    assert!(error.contains("a=1/part-0-0-0: it was sealed, and is gone"), "{error}");
+    // A reader of the directory may move files away once they are there.
+    assert_eq!(directory.commit(&sealed, true).unwrap(), [to]);
     fs::remove_dir_all(&directory.path).unwrap();
 }
 
@@ -42,7 +44,7 @@ fn nothing_outside_is_named() {
     let directory = directory("outside");
     for name in ["../x", "/tmp/x", "a/../../x"] {
         let sealed = [Sealed { from: name.into(), to: "part-0".into() }];
-        let error = directory.commit(&sealed).unwrap_err().to_string();
+        let error = directory.commit(&sealed, false).unwrap_err().to_string();
         assert!(error.contains("is no file in this directory"), "{error}");
     }
     fs::remove_dir_all(&directory.path).unwrap();
@@ -55,7 +57,7 @@ fn what_is_there_is_found_in_partitions_too() {
     written(&directory, "a=1", "part-0-0-7");
     written(&directory, "a=2", "part-1-0-7");
     written(&directory, "", "part-0-1");
-    directory.commit(&[written(&directory, "a=3", "part-0-0-1")]).unwrap();
+    directory.commit(&[written(&directory, "a=3", "part-0-0-1")], false).unwrap();
     fs::write(directory.path.join("part-00000-c1f2.parquet"), "").unwrap();
     let found = directory.find(0).unwrap();
     assert_eq!((found.next(0, 0), found.next(0, 1), found.next(0, 2)), (8, 1, 0));
