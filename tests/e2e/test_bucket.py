@@ -78,15 +78,15 @@ def test_checkpoints_in_a_bucket_are_shown_and_deleted(job, bucket):
     job.waits_for(30)
     job.stops(running, signal.SIGINT)
     listed = job.command("list", STATE)
-    numbers = [line.split()[0] for line in listed.stdout.splitlines()]
-    assert "splits" in job.command("show", STATE).stdout or listed.code == 0
+    numbers = [line.split()[0] for line in listed.stdout.decode().splitlines()]
+    assert "splits" in job.command("show", STATE).stdout.decode()
     assert job.command("verify", STATE).code == 0
     before = len(bucket.keys("jobs/state/"))
     assert before >= 2 and numbers
     damaged = bucket.keys("jobs/state/state/")[-1]
     bucket.request("DELETE", f"/{NAME}/{damaged}")
     done = job.command("verify", STATE)
-    assert done.code != 0 and f"s3://{NAME}/{damaged}" in done.stderr + done.stdout, done
+    assert done.code != 0 and f"s3://{NAME}/{damaged}" in done.stderr + done.stdout.decode(), done
 
 
 @pytest.mark.parametrize("what", ["lost", "late", 503, 500])

@@ -180,8 +180,8 @@ pub fn mark_all(sinks: &[Arc<dyn Sink>]) -> Result<()> {
 pub fn commit_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
     for (number, sink) in sinks.iter().enumerate() {
         let prepared = sink.prepare(ONLY_INTERVAL);
-        let committed = prepared.and_then(|prepared| {
-            sink.seal()?;
+        let committed = prepared.and_then(|mut prepared| {
+            sink.seal(&mut prepared)?;
             sink.commit(&prepared).map(|()| prepared)
         });
         let error = match committed {

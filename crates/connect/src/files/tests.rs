@@ -347,9 +347,9 @@ fn what_is_prepared_and_what_is_committed_is_synced() {
         assert!(has(&made, &folder.0, "deep") && has(&made, parent, own), "{made:?}");
         sink.write(0, &rows(&[(1, "a"), (2, "b"), (3, "a"), (4, "a")]), true).unwrap();
         let mut all = synced::take();
-        let prepared = sink.prepare(1).unwrap();
+        let mut prepared = sink.prepare(1).unwrap();
         assert_eq!(synced::take(), [], "while workers stand");
-        sink.seal().unwrap();
+        sink.seal(&mut prepared).unwrap();
         all.extend(synced::take());
         let path = |name: &String| folder.0.join("deep").join(name);
         let split = |name: &String| {
