@@ -13,9 +13,10 @@ use millstream_contract::table::Table;
 use millstream_contract::wording::{counted, grouped, plural};
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{
-    Fit, OutputMark, Resume, StageIdentity, fits, gone, identities, table_names,
+    Fit, OutputMark, Resume, StageIdentity, Totals, fits, gone, identities, table_names,
 };
 use millstream_store::{Checkpoints, LocalStore, Manifest, S3Store, Stage, Store};
+use serde::Deserialize;
 
 use crate::failing::io;
 use crate::file::read;
@@ -160,6 +161,7 @@ impl Begin {
                 frontiers: fitting.frontiers,
                 layouts: fitting.layouts,
                 outputs,
+                totals: totals(&manifest.counters)?,
             };
         }
         // Also of a job that begins: generators and `NOW()` count from one time, now and later.
@@ -181,6 +183,15 @@ impl Begin {
         let saver = Arc::new(Saver::new(fixed, from, next, notice)?);
         Ok(Opened { resume, saver, place, remarks })
     }
+}
+
+/// The counts of a manifest; none in one of a version without.
+pub(crate) fn totals(counters: &serde_json::Value) -> Result<Totals> {
+    if counters.is_null() {
+        return Ok(Totals::default());
+    }
+    Totals::deserialize(counters)
+        .map_err(|error| Error::Internal(format!("the counters of a manifest: {error}")))
 }
 
 /// The tables that a job reads, under their names in marks.

@@ -188,6 +188,8 @@ impl Writer {
         }
         let mut manifest = self.manifest(cut.number, false, &progress.waiting);
         (manifest.sources, manifest.stages) = (cut.marks, stages);
+        manifest.counters = serde_json::to_value(cut.totals)
+            .map_err(|error| Error::Internal(format!("counts of a job: {error}")))?;
         let place = (cut.number, self.fixed.attempt.as_str());
         for (number, (output, mark)) in manifest.outputs.iter_mut().zip(cut.outputs).enumerate() {
             (output.limit, output.offset) = (mark.limit, mark.offset);

@@ -88,6 +88,13 @@ fn shown(manifest: &Manifest) -> String {
         if manifest.ended { "; the job has ended" } else { "" },
         time(manifest.started_us)
     );
+    let counts = manifest.counters.as_object().into_iter().flatten();
+    let counts = counts.filter_map(|(name, count)| Some((name, count.as_u64().filter(|n| *n > 0)?)));
+    let counts: Vec<String> =
+        counts.map(|(name, n)| format!("{} {}", grouped(n), name.replace('_', " "))).collect();
+    if !counts.is_empty() {
+        let _ = writeln!(text, "counted {}", counts.join(", "));
+    }
     for (name, source) in &manifest.sources {
         let _ = writeln!(text, "table {name}: watermark {}", time(source.low_us));
         for (split, mark) in &source.splits {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millstream::Stats;
+use millstream::{Stats, Totals};
 use millstream::program::{grouped, plural};
 
 /// A line for each kind of record that did not count as others do, and below it the place of the
@@ -80,7 +80,18 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
         counted(stats.records, "record"),
         counted(stats.rows, "row"),
         counted(stats.late_records, "late record"),
-    )
+    ) + &in_all(stats)
+}
+
+/// Of a run that goes on from a checkpoint: the counts of all runs.
+fn in_all(stats: &Stats) -> String {
+    if stats.before == Totals::default() {
+        return String::new();
+    }
+    let Totals { records, rows, late_records, .. } = stats.totals();
+    let [records, rows, late] =
+        [(records, "record"), (rows, "row"), (late_records, "late record")].map(|(n, of)| counted(n, of));
+    format!("; with the runs before: {records}, {rows}, {late}")
 }
 
 /// `0 rows`, `1 row`, `1,234 rows`.

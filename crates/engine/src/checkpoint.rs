@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::plan::Layout;
 use crate::sink::Prepared;
+use crate::totals::Totals;
 use crate::table::JobMarks;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
@@ -68,6 +69,8 @@ pub struct Resume {
     pub layouts: Vec<Layout>,
     /// By output: the remaining rows. Empty for a job that begins.
     pub outputs: Vec<OutputMark>,
+    /// Counts of the job so far.
+    pub totals: Totals,
 }
 
 /// A cut that all workers have reached.
@@ -89,6 +92,8 @@ pub struct CutTaken {
     pub prepared: Vec<Prepared>,
     /// The answers of the other processes to [`Checkpoints::part`].
     pub others: Vec<String>,
+    /// Counts of the job since its first start.
+    pub totals: Totals,
 }
 
 /// The error of two splits of a table that have one name.
@@ -137,6 +142,7 @@ pub(crate) struct CutPart {
     pub(crate) frontiers: Vec<i64>,
     pub(crate) prepared: Vec<Prepared>,
     pub(crate) state: String,
+    pub(crate) totals: Totals,
 }
 
 /// The remaining rows of an output at a cut.

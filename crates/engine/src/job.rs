@@ -30,6 +30,7 @@ use crate::shared::{Cuts, Shared, StopClock};
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
+use crate::totals::Totals;
 use crate::table::JobMarks;
 use crate::worker::Worker;
 use compile::Compiled;
@@ -289,6 +290,7 @@ impl Job {
             checkpoints,
             resumed: from.frontiers.clone(),
             layouts: plan.layouts(),
+            before: if place.process == 0 { from.totals } else { Totals::default() },
             stages,
             edges,
             settings,
@@ -413,6 +415,7 @@ impl Job {
         let mut latencies = shared.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         stats.fire_latency_us = latencies.take();
         stats.elapsed_us = (shared.env.now_us() - shared.began_us).max(0) as u64;
+        stats.before = shared.before;
         stats
     }
 }

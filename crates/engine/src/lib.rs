@@ -43,6 +43,7 @@ pub mod stats;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+mod totals;
 mod worker;
 
 use millstream_contract::{error, expr, plan, pruning, rows, settings, sink, table};
@@ -58,3 +59,4 @@ pub use millstream_state::on_refused_memory;
 pub use run::{Remains, STACK_BYTES};
 pub use standing::{STUCK_AFTER, Standing};
 pub use stats::{Leftover, ModeStats, SourceStats, StageStats, Stats};
+pub use totals::Totals;

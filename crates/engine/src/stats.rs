@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::network;
+use crate::totals::Totals;
 use millstream_operators::skipped::{Skipped, keep_first};
 
 /// Counters of a job. Counts are totals over all workers.
@@ -130,6 +131,10 @@ pub struct Stats {
     /// Likewise, in which workers gave rows to outputs: sorting and writing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub write_us: u64,
+    /// Counts of the runs that this one goes on from, up to their last checkpoint. All other
+    /// counters are those of this run.
+    #[serde(default)]
+    pub before: Totals,
 }
 
 /// Remains of a job that has ended well. Not counted for a job that ended early, by a LIMIT or an
@@ -245,6 +250,13 @@ impl Stats {
         let mut stats = Stats { outputs, ..Stats::default() };
         stats.sum_outputs();
         stats
+    }
+
+    /// Counts of the job over all its runs.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::of(self);
+        totals.add(&self.before);
+        totals
     }
 
     /// Rows and windows of all outputs.
@@ -363,5 +375,6 @@ impl Stats {
         self.left.add(&other.left);
         self.read_us += other.read_us;
         self.write_us += other.write_us;
+        self.before.add(&other.before);
     }
 }

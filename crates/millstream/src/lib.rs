@@ -58,7 +58,7 @@ pub use millstream_contract::table::{
     Table, TableOptions,
 };
 pub use millstream_contract::{Error, Result, Settings};
-pub use millstream_engine::Stats;
+pub use millstream_engine::{Stats, Totals};
 pub use millstream_sql::{ErrorKind, SqlError};
 pub use nexmark::NexmarkTable;
 pub use processes::{Processes, SetUp};

@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub elapsed_us: u64,
     /// How far it is.
     pub phase: Phase,
-    /// Records read.
+    /// Records read, by this run and those that it goes on from, like the next three.
     pub records: u64,
     /// Input bytes read.
     pub input_bytes: u64,

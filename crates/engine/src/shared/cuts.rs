@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::checkpoint::CutPart;
 use crate::error::{Error, Result};
 use crate::roles::Place;
+use crate::totals::Totals;
 
 /// The state of a cut that all workers see.
 #[derive(Debug)]
@@ -27,8 +28,9 @@ struct CutState {
     sealed: Vec<Vec<Option<u64>>>,
     /// By stage and worker: up to where the worker has fired all rows before the cut.
     fired: Vec<Vec<Option<i64>>>,
-    /// How many workers have saved their state.
+    /// How many workers have saved their state, and their counts.
     saved: usize,
+    totals: Totals,
     /// A worker completes the cut.
     completes: bool,
     /// In the coordinator: the number of other processes, and their parts of the cut so far.
@@ -51,6 +53,7 @@ impl Cuts {
             sealed: vec![vec![None; workers]; stages],
             fired: vec![vec![None; workers]; stages],
             saved: 0,
+            totals: Totals::default(),
             completes: false,
             others: if place.process == 0 { place.processes - 1 } else { 0 },
             parts: Vec::new(),
@@ -105,9 +108,16 @@ impl Cuts {
         self.lock().fired.iter().flatten().all(Option::is_some)
     }
 
-    /// Notes the state of a worker as saved.
-    pub(crate) fn note_saved(&self) {
-        self.lock().saved += 1;
+    /// Notes the state of a worker as saved, and the worker's counts.
+    pub(crate) fn note_saved(&self, totals: &Totals) {
+        let mut state = self.lock();
+        state.saved += 1;
+        state.totals.add(totals);
+    }
+
+    /// The counts of all workers at the cut.
+    pub(super) fn totals(&self) -> Totals {
+        self.lock().totals
     }
 
     /// Notes the part of another process.
@@ -200,7 +210,7 @@ impl Cuts {
         let mut state = self.lock();
         state.sealed.iter_mut().flatten().for_each(|sealed| *sealed = None);
         state.fired.iter_mut().flatten().for_each(|fired| *fired = None);
-        (state.saved, state.completes) = (0, false);
+        (state.saved, state.totals, state.completes) = (0, Totals::default(), false);
         self.begun.store(false, Release);
     }
 }

@@ -12,6 +12,7 @@ use crate::checkpoint::{Checkpoints, CutPart, CutTaken, OutputMark, add_marks, a
 use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::network::{Head, Kind, Net};
+use crate::totals::Totals;
 
 /// The error of a message that comes at the wrong time.
 fn out_of_turn(kind: Kind) -> Error {
@@ -142,8 +143,17 @@ impl Shared {
         let mut prepared: Vec<_> = prepared.collect::<Result<_>>()?;
         let (marks, frontiers) = (self.intake.marks()?, self.cuts.frontiers()?);
         let state = checkpoints.part(number, &mut prepared)?;
-        let part = CutPart { marks, frontiers, prepared, state };
+        let totals = self.totals_at_cut();
+        let part = CutPart { marks, frontiers, prepared, state, totals };
         serde_json::to_vec(&part).map_err(|e| Error::Internal(format!("a part of a cut: {e}")))
+    }
+
+    /// Counts of this process up to the cut, and of the runs before.
+    fn totals_at_cut(&self) -> Totals {
+        let mut totals = self.cuts.totals();
+        totals.rows = self.counted().rows;
+        totals.add(&self.before);
+        totals
     }
 
     fn cut_taken(&self, number: u64, parts: Vec<CutPart>) -> Result<CutTaken> {
@@ -160,6 +170,7 @@ impl Shared {
             outputs,
             prepared: prepared.collect::<Result<_>>()?,
             others: Vec::new(),
+            totals: self.totals_at_cut(),
         };
         let mut prepared = Vec::new();
         for part in parts {
@@ -170,6 +181,7 @@ impl Shared {
             }
             add_marks(&mut cut.marks, part.marks)?;
             cut.others.push(part.state);
+            cut.totals.add(&part.totals);
             prepared.push(part.prepared);
         }
         add_prepared(&mut cut.prepared, prepared);

@@ -27,6 +27,7 @@ use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
 use crate::standing::{Pace, Standing};
+use crate::totals::Totals;
 pub(crate) use cuts::Cuts;
 use latencies::Latencies;
 use millstream_operators::budget::Budget;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) resumed: Vec<i64>,
     /// By stage: its packing.
     pub(crate) layouts: Vec<Layout>,
+    /// In the first process: counts of the runs before this one.
+    pub(crate) before: Totals,
 }
 
 pub(crate) use observed::OPEN_MAX;

@@ -33,6 +33,8 @@ impl Shared {
         let reports = self.cells.reports();
         let mut stats = Stats::default();
         reports.iter().for_each(|report| stats.add(&report.stats));
+        stats.before = self.before;
+        let totals = stats.totals();
         let now_us = self.env.now_us();
         let latency = self.latencies.lock().unwrap_or_else(PoisonError::into_inner).observed();
         let process = self.net.as_ref().map_or(0, |net| net.place.process);
@@ -41,12 +43,10 @@ impl Shared {
             now_us,
             elapsed_us: (now_us - self.began_us).max(0) as u64,
             phase: self.phase(),
-            records: stats.records,
-            input_bytes: stats.input_bytes,
-            bad_records: stats.malformed_records
-                + stats.null_time_records
-                + stats.unusable_time_records,
-            late_records: stats.late_records,
+            records: totals.records,
+            input_bytes: totals.input_bytes,
+            bad_records: totals.bad_records(),
+            late_records: totals.late_records,
             sources: self.observed_sources(&reports),
             splits: self.intake.observed_splits(),
             workers: self.cells.workers(process, now_us),

@@ -8,6 +8,7 @@ use crate::edges::Root;
 use crate::error::Result;
 use crate::gather::Gather;
 use crate::shared::Shared;
+use crate::totals::Totals;
 use millstream_operators::budget::{Held, Kind};
 use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
 
@@ -155,7 +156,7 @@ impl Worker {
             }
         }
         self.saved = Some(number);
-        shared.cuts.note_saved();
+        shared.cuts.note_saved(&Totals::of(&self.context.stats));
         shared.wake_others(self.context.id);
         Ok(())
     }

@@ -255,6 +255,7 @@ impl Checkpoints for Part {
             frontiers: cut.frontiers,
             layouts: cut.layouts,
             outputs: outputs.collect(),
+            totals: cut.totals,
         };
         let mut writing = kept.writing.lock().unwrap();
         kept.overtaken.fetch_add((!writing.is_empty()).into(), Relaxed);

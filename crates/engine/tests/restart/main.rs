@@ -22,8 +22,8 @@ use millstream_contract::plan::{Plan, Session, Window};
 use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::table::SourceMarks;
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{Checkpoints, Job, OutputMark, Resume, Stats, waiting_schema};
-use queries::Query;
+use millstream_engine::{Checkpoints, Job, OutputMark, Resume, Stats, Totals, waiting_schema};
+use queries::{Query, has_limit};
 use reading::{Look, read};
 use support::*;
 
@@ -66,13 +66,13 @@ impl Sums {
 }
 
 /// The rows of a job that is not stopped, by output.
-fn uninterrupted(plan: &Plan, settings: &Settings) -> Result<Vec<Vec<String>>> {
+fn uninterrupted(plan: &Plan, settings: &Settings) -> Result<(Vec<Vec<String>>, Totals)> {
     let kept = Arc::new(Kept::new(plan.outputs.len()));
     let orders = vec![RowOrder::Deterministic; plan.outputs.len()];
     let none: Arc<dyn Look> = Control::none(&kept);
     let plan = read(plan.clone(), &none, &Resume::default(), (false, false));
-    Job::new(&plan, settings, sinks(&kept, &orders))?.run().1?;
-    Ok(kept.rows())
+    let (stats, result) = Job::new(&plan, settings, sinks(&kept, &orders))?.run();
+    result.map(|()| (kept.rows(), stats.totals()))
 }
 
 fn sinks(kept: &Arc<Kept>, orders: &[RowOrder]) -> Vec<Arc<dyn Sink>> {
@@ -107,6 +107,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     let expected = uninterrupted(&packed(plan.clone(), random.below(1 << 30)), &settings);
     let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic, RowOrder::Deterministic]);
     let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
+    let counts = !has_limit(&plan);
 
     let kept = Arc::new(Kept::new(plan.outputs.len()));
     let mut sum = Stats::default();
@@ -145,24 +146,26 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         assert_eq!(kept.ended(), begun, "{what}: cuts that nobody hears of");
         match result {
             Err(Error::Interrupted) => stops -= 1,
-            other => break other,
+            other => break other.map(|()| stats.totals()),
         }
     };
     sums.add(&kept);
-    compare(&kept, (expected, result), &orders, sums, &what);
+    compare(&kept, (expected, result), counts, &orders, sums, &what);
     sum
 }
 
-/// Compares the rows of a job that was stopped, and its end, with those of one that was not.
+/// Compares the rows of a job that was stopped, and its end, with those of one that was not; and its
+/// counts, if these depend on nothing but the input (with a LIMIT they also depend on the schedule).
 fn compare(
     kept: &Kept,
-    (expected, result): (Result<Vec<Vec<String>>>, Result<()>),
+    (expected, result): (Result<(Vec<Vec<String>>, Totals)>, Result<Totals>),
+    counts: bool,
     orders: &[RowOrder],
     sums: &Sums,
     what: &str,
 ) {
-    let expected = match (expected, result) {
-        (Ok(expected), Ok(())) => expected,
+    let (expected, totals) = match (expected, result) {
+        (Ok((expected, of_one)), Ok(totals)) => (expected, (of_one, totals)),
         (Err(expected), Err(error)) => {
             assert_eq!(error.to_string(), expected.to_string(), "{what}");
             sums.failed.fetch_add(1, Relaxed);
@@ -177,6 +180,9 @@ fn compare(
         }
         same_rows(&rows, &expected, what);
     }
+    let Some((mut of_one, mut of_all)) = Some(totals).filter(|_| counts) else { return };
+    (of_one.input_bytes, of_all.input_bytes) = (0, 0);
+    assert_eq!(of_all, of_one, "{what}");
 }
 
 #[test]

@@ -6,22 +6,24 @@ use std::sync::{Arc, Mutex};
 
 use millstream_contract::sink::RowOrder;
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::Stats;
+use millstream_engine::{Stats, Totals};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
 
 use crate::control::Control;
 use crate::kept::Kept;
-use crate::queries::Query;
+use crate::queries::{Query, has_limit};
 use crate::reading::{Look, read};
 use crate::support::*;
 use crate::{Sums, checkpoints, compare, sinks_of, uninterrupted};
 
 /// What the job came to: `None` if it was stopped, or a process was killed.
-fn ended(outcomes: Vec<Outcome>) -> Option<Result<()>> {
+fn ended(outcomes: Vec<Outcome>) -> Option<Result<Totals>> {
     let outcomes = outcomes.into_iter().collect::<Option<Vec<_>>>()?;
+    let mut sum = Stats::default();
+    outcomes.iter().for_each(|(stats, _)| sum.add_process(stats));
     let mut errors: Vec<Error> = outcomes.into_iter().filter_map(|of| of.1.err()).collect();
     if errors.is_empty() {
-        return Some(Ok(()));
+        return Some(Ok(sum.totals()));
     }
     // Another process has said why.
     let follows = |e: &Error| {
@@ -42,6 +44,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     let expected = uninterrupted(&packed(plan.clone(), packing), &settings);
     let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic]);
     let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
+    let counts = !has_limit(&plan);
     let kept = Arc::new(Kept::new(plan.outputs.len()));
     let (mut sum, mut stops) = (Stats::default(), random.below(6));
     let result = loop {
@@ -90,7 +93,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         }
     };
     sums.add(&kept);
-    compare(&kept, (expected, result), &orders, sums, &what);
+    compare(&kept, (expected, result), counts, &orders, sums, &what);
     sum
 }
 

@@ -62,6 +62,7 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
     };
     counters.insert("sources".into(), json!(stats.sources));
     counters.insert("stages".into(), json!(stats.stages));
+    counters.insert("before".into(), json!(stats.before));
     let Leftover { rows, bytes, windows, credit } = stats.left;
     let left = [("rows", rows), ("bytes", bytes), ("windows", windows), ("credit", credit)];
     counters.extend(left.map(|(what, count)| (format!("left_{what}"), count.into())));
