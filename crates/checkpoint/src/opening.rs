@@ -185,7 +185,7 @@ impl Begin {
     }
 }
 
-/// The counts of a manifest; none in one of a version without.
+/// The counts of a manifest. Manifests of older versions have no counts.
 pub(crate) fn totals(counters: &serde_json::Value) -> Result<Totals> {
     if counters.is_null() {
         return Ok(Totals::default());

@@ -89,7 +89,8 @@ fn shown(manifest: &Manifest) -> String {
         time(manifest.started_us)
     );
     let counts = manifest.counters.as_object().into_iter().flatten();
-    let counts = counts.filter_map(|(name, count)| Some((name, count.as_u64().filter(|n| *n > 0)?)));
+    let counts =
+        counts.filter_map(|(name, count)| Some((name, count.as_u64().filter(|n| *n > 0)?)));
     let counts: Vec<String> =
         counts.map(|(name, n)| format!("{} {}", grouped(n), name.replace('_', " "))).collect();
     if !counts.is_empty() {

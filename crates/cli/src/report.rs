@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use millstream::{Stats, Totals};
 use millstream::program::{grouped, plural};
+use millstream::{Stats, Totals};
 
 /// A line for each kind of record that did not count as others do, and below it the place of the
 /// first; nothing if all counted.
@@ -89,8 +89,8 @@ fn in_all(stats: &Stats) -> String {
         return String::new();
     }
     let Totals { records, rows, late_records, .. } = stats.totals();
-    let [records, rows, late] =
-        [(records, "record"), (rows, "row"), (late_records, "late record")].map(|(n, of)| counted(n, of));
+    let [records, rows, late] = [(records, "record"), (rows, "row"), (late_records, "late record")]
+        .map(|(n, of)| counted(n, of));
     format!("; with the runs before: {records}, {rows}, {late}")
 }
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::plan::Layout;
 use crate::sink::Prepared;
-use crate::totals::Totals;
 use crate::table::JobMarks;
+use crate::totals::Totals;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 

@@ -131,8 +131,8 @@ pub struct Stats {
     /// Likewise, in which workers gave rows to outputs: sorting and writing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub write_us: u64,
-    /// Counts of the runs that this one goes on from, up to their last checkpoint. All other
-    /// counters are those of this run.
+    /// Counts of earlier runs, up to the checkpoint that this run goes on from. The other counters
+    /// do not include them.
     #[serde(default)]
     pub before: Totals,
 }
@@ -254,9 +254,24 @@ impl Stats {
 
     /// Counts of the job over all its runs.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals::of(self);
-        totals.add(&self.before);
+        let mut totals = self.before;
+        totals.add(&self.of_run());
         totals
+    }
+
+    /// Counts of this run alone.
+    pub(crate) fn of_run(&self) -> Totals {
+        Totals {
+            records: self.records,
+            input_bytes: self.input_bytes,
+            rows: self.rows,
+            late_records: self.late_records,
+            partly_late_records: self.partly_late_records,
+            malformed_records: self.malformed_records,
+            null_time_records: self.null_time_records,
+            unusable_time_records: self.unusable_time_records,
+            ahead_records: self.ahead_records,
+        }
     }
 
     /// Rows and windows of all outputs.

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::Stats;
-
 /// Counts of a job since its first start, up to a cut. Each record counts once, however often the
 /// job is restarted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,21 +28,6 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The counts of a run alone.
-    pub(crate) fn of(stats: &Stats) -> Totals {
-        Totals {
-            records: stats.records,
-            input_bytes: stats.input_bytes,
-            rows: stats.rows,
-            late_records: stats.late_records,
-            partly_late_records: stats.partly_late_records,
-            malformed_records: stats.malformed_records,
-            null_time_records: stats.null_time_records,
-            unusable_time_records: stats.unusable_time_records,
-            ahead_records: stats.ahead_records,
-        }
-    }
-
     /// Adds the counts of another worker, process or run.
     pub fn add(&mut self, other: &Totals) {
         self.records += other.records;

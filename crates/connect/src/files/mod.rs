@@ -364,7 +364,9 @@ impl Sink for FileSink {
             }
         }
         for sealed in &mut prepared.sealed {
-            if sealed.from != sealed.to && let Some(from) = names.remove(&sealed.to) {
+            if sealed.from != sealed.to
+                && let Some(from) = names.remove(&sealed.to)
+            {
                 sealed.from = from;
             }
         }

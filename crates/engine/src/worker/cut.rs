@@ -8,7 +8,6 @@ use crate::edges::Root;
 use crate::error::Result;
 use crate::gather::Gather;
 use crate::shared::Shared;
-use crate::totals::Totals;
 use millstream_operators::budget::{Held, Kind};
 use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
 
@@ -156,7 +155,7 @@ impl Worker {
             }
         }
         self.saved = Some(number);
-        shared.cuts.note_saved(&Totals::of(&self.context.stats));
+        shared.cuts.note_saved(&self.context.stats.of_run());
         shared.wake_others(self.context.id);
         Ok(())
     }

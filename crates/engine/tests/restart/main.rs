@@ -154,8 +154,8 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     sum
 }
 
-/// Compares the rows of a job that was stopped, and its end, with those of one that was not; and its
-/// counts, if these depend on nothing but the input (with a LIMIT they also depend on the schedule).
+/// Compares the rows of a job that was stopped, and its end, with those of one that was not. Also
+/// compares its counts, if these depend on the input alone: with a LIMIT they do not.
 fn compare(
     kept: &Kept,
     (expected, result): (Result<(Vec<Vec<String>>, Totals)>, Result<Totals>),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use millstream_contract::sink::RowOrder;
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{Stats, Totals};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
+use millstream_engine::{Stats, Totals};
 
 use crate::control::Control;
 use crate::kept::Kept;
