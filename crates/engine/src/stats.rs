@@ -132,7 +132,7 @@ pub struct Stats {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub write_us: u64,
     /// Counts of earlier runs, up to the checkpoint that this run goes on from. The other counters
-    /// do not include them.
+    /// leave earlier runs out.
     #[serde(default)]
     pub before: Totals,
 }
