@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,7 +14,7 @@ use millstream_contract::sink::Prepared;
 use millstream_contract::table::JobMarks;
 use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
-use millstream_engine::{CutTaken, Stopper, add_marks};
+use millstream_engine::{CutTaken, Stopper, add_marks, add_prepared};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 use millstream_store::StateFile;
@@ -48,6 +49,8 @@ struct State {
     taking: bool,
     /// Of this cut: the state of workers.
     held: Vec<Held>,
+    /// In a process that is not the first: prepared rows of the part that the first may not have.
+    part: Vec<Prepared>,
     /// The job, and what ends it when the next cut is written.
     stopper: Option<Stopper>,
     end: Option<Box<dyn FnOnce() + Send>>,
@@ -64,15 +67,17 @@ impl Saver {
         next: u64,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Saver> {
-        let state = State { next, taking: false, held: Vec::new(), stopper: None, end: None };
+        let (held, part) = (Vec::new(), Vec::new());
+        let state = State { next, taking: false, held, part, stopper: None, end: None };
         let (state, idle) = (Mutex::new(state), Condvar::new());
         let shared = Arc::new(Shared { writer: Writer::new(fixed, notice), state, idle });
         let (works, to_write) = channel();
         let of_thread = shared.clone();
         let write = move || {
             while let Ok(work) = to_write.recv() {
-                let written = of_thread.writer.write(work);
-                of_thread.end_cut(written);
+                let written = catch_unwind(AssertUnwindSafe(|| of_thread.writer.write(work)));
+                let panicked = |_| Err(Error::Internal("writing a checkpoint panicked".into()));
+                of_thread.end_cut(written.unwrap_or_else(panicked));
             }
         };
         let started = thread::Builder::new().name("checkpoint writer".into()).spawn(write);
@@ -98,9 +103,14 @@ impl Saver {
         drop(state);
         let begun = stopper.cut(number);
         if !begun {
-            self.shared.lock().taking = false;
+            let mut state = self.shared.lock();
+            state.taking = false;
+            // Somebody may have asked meanwhile to stop behind this cut.
+            let end = state.end.take();
+            drop(state);
             self.shared.writer.report(|_, taking| *taking = None);
             self.shared.idle.notify_all();
+            end.into_iter().for_each(|end| end());
         }
         begun
     }
@@ -122,7 +132,10 @@ impl Saver {
             let mut prepared = sink.prepare(u64::MAX)?;
             sink.seal(&mut prepared).map(|()| prepared)
         });
-        Ok((marks, prepared.collect::<Result<_>>()?))
+        let mut prepared: Vec<Prepared> = prepared.collect::<Result<_>>()?;
+        // A LIMIT may have ended the job in the middle of a cut.
+        add_prepared(&mut prepared, vec![mem::take(&mut self.shared.lock().part)]);
+        Ok((marks, prepared))
     }
 
     /// Publishes the end of a job whose sinks are finished, and makes the last rows visible, those
@@ -190,9 +203,14 @@ impl Shared {
 }
 
 impl millstream_engine::Checkpoints for Saver {
-    fn restore(&self, _leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
+    fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
+        let own = self.shared.writer.partitions(leader);
+        let has_own = |file: &&StateFile| {
+            let (first, end) = file.partitions;
+            first < own.end && own.start < end
+        };
         // Each worker picks the rows of its own keys.
-        self.from[stage].iter().try_for_each(|file| {
+        self.from[stage].iter().filter(has_own).try_for_each(|file| {
             let store = &self.shared.writer.fixed.store;
             read(store, file, |rows| operator.restore(file.part, rows))
         })
@@ -205,13 +223,19 @@ impl millstream_engine::Checkpoints for Saver {
     fn part(&self, cut: u64, prepared: &mut [Prepared]) -> Result<String> {
         let held = mem::take(&mut self.shared.lock().held);
         // The first process may name them in the manifest as soon as it knows of them.
-        let part: Part = match self.shared.writer.write_part(cut, held, prepared) {
+        let part = self.shared.writer.write_part(cut, held, prepared);
+        self.shared.lock().part = prepared.to_vec();
+        let part: Part = match part {
             Ok(files) => Ok(files),
             Err(SaveError::Store(error)) if error.may_pass() => Err(error.to_string()),
             Err(SaveError::Store(error)) => return Err(io(&error)),
             Err(SaveError::Job(error)) => return Err(error),
         };
         serde_json::to_string(&part).map_err(|error| Error::Internal(format!("a part: {error}")))
+    }
+
+    fn part_taken(&self) {
+        self.shared.lock().part.clear();
     }
 
     fn complete(&self, cut: CutTaken) -> Result<()> {

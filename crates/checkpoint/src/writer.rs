@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -137,16 +138,21 @@ impl Writer {
 
     /// Where the state of a stage in a worker goes.
     fn target(&self, checkpoint: u64, stage: usize, leader: usize) -> StageTarget<'_> {
-        let partitions = Leaders::even(self.fixed.leaders).partitions(leader);
         StageTarget {
             store: &self.fixed.store,
             checkpoint,
             attempt: &self.fixed.attempt,
             stage,
             leader,
-            // At most 256.
-            partitions: partitions.start as u32..partitions.end as u32,
+            partitions: self.partitions(leader),
         }
+    }
+
+    /// Partitions of the keys that a worker leads.
+    pub(crate) fn partitions(&self, leader: usize) -> Range<u32> {
+        let partitions = Leaders::even(self.fixed.leaders).partitions(leader);
+        // At most 256.
+        partitions.start as u32..partitions.end as u32
     }
 
     /// Writes what a process that is not the first has of a cut, and completes its interval.

@@ -34,6 +34,9 @@ pub trait Checkpoints: Send + Sync + Debug {
     fn part(&self, _cut: u64, _prepared: &mut [Prepared]) -> Result<String> {
         Ok(String::new())
     }
+    /// In a process that is not the first: the first has this process's part of a cut, and the job
+    /// goes on. Rows of a part that the first does not have belong to the end of the job.
+    fn part_taken(&self) {}
     /// All state of a cut has been saved, and all rows before the cut have been written and
     /// sealed. When this returns, the job goes on. It does not commit the sinks. Called in the
     /// first process.

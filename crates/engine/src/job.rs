@@ -260,8 +260,8 @@ impl Job {
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
         let mut remarks = load_lookups(&compiled, &settings, started_us, &budget)?;
-        let (marks, saved) = (&from.marks, checkpoints.is_some());
-        let origins = origins(plan, &compiled, &settings, place, started_us, marks, saved)?;
+        let saved = checkpoints.is_some();
+        let origins = origins(plan, &compiled, &settings, place, started_us, from, saved)?;
         remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());

@@ -49,7 +49,11 @@ impl Gather {
     /// The remaining rows of the output; `names` are the names of the splits.
     pub(crate) fn mark(&self, names: &[SplitName]) -> Result<OutputMark> {
         let state = self.lock();
-        let limit = state.queue.limit().unwrap_or_else(|| self.output.limits());
+        let limit = match self.has_ended() {
+            // Also of an output whose reader has gone.
+            true => Limit::new(0, Some(0)),
+            false => state.queue.limit().unwrap_or_else(|| self.output.limits()),
+        };
         let mut waiting = Vec::new();
         for (place, rows) in state.batches.waiting() {
             let (source, number) = &names[place.split];

@@ -159,6 +159,7 @@ impl Intake {
         let low = state.sources[*source].low;
         let s = &mut state.splits[split];
         let sequence = s.read;
+        s.wake_up(low);
         s.read += 1;
         s.note_position(position, done);
         // Only now, as the watermark of a source of which the clock decides goes on until there is
@@ -166,10 +167,6 @@ impl Intake {
         let has_clock = self.sources[*source].preparer.has_clock();
         let now = s.clock(if has_clock { self.env.now_us() } else { now });
         (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
-        if std::mem::take(&mut s.idle) {
-            // It resumes where the others have got to meanwhile.
-            s.watermark = s.watermark.max(low);
-        }
         let Reading { process, processes, .. } = self.reading;
         if *by_chunk && sequence % processes as u64 != process as u64 {
             // It may have been prepared already.

@@ -145,6 +145,19 @@ impl SplitState {
         self.ready.clear();
     }
 
+    /// A chunk comes: an idle split resumes where the others have got to meanwhile. Also in a job
+    /// that goes on from before the chunk.
+    pub(super) fn wake_up(&mut self, low_us: i64) {
+        if !std::mem::take(&mut self.idle) {
+            return;
+        }
+        self.watermark = self.watermark.max(low_us);
+        // An idle split has nothing outstanding, so this is the mark behind its last chunk.
+        if let Some(mark) = self.marks.back_mut() {
+            mark.watermark_us = mark.watermark_us.max(low_us);
+        }
+    }
+
     /// A chunk has been read, up to a position; so many chunks are done.
     pub(super) fn note_position(&mut self, position: Position, done: u64) {
         while self.marks.get(1).is_some_and(|mark| mark.chunks <= done) {

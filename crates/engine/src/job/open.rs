@@ -1,6 +1,6 @@
 //! Opening of a job's sources, and of the sinks of its outputs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::compile::Compiled;
@@ -15,8 +15,9 @@ use crate::pruning::Pruning;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::{JobMarks, OpenOptions, Positions, ShownName, SourceMarks, Table};
+use crate::table::{OpenOptions, Positions, ShownName, SourceMarks, Table};
 use millstream_operators::budget::Budget;
+use millstream_operators::event_time::BEGINNING;
 use millstream_operators::prepare::Preparer;
 
 /// Opens the sources of a plan, in the process at `place`.
@@ -26,7 +27,7 @@ pub(super) fn origins(
     settings: &Settings,
     place: Place,
     start_time_us: i64,
-    from: &JobMarks,
+    resume: &Resume,
     checkpoints: bool,
 ) -> Result<Vec<Origin>> {
     let leaders = place.processes * settings.workers;
@@ -50,7 +51,9 @@ pub(super) fn origins(
     let tables: Vec<Arc<dyn Table>> = plan.sources.iter().map(begin).collect();
     let names = table_names(plan.sources.iter().map(|source| source.name.as_str()));
     let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
-        let from = from.get(&names[number]).cloned();
+        let later = &compiled.edges.sources[number].later;
+        let from = resume.marks.get(&names[number]).cloned();
+        let from = from.or_else(|| new_source(later, &resume.frontiers));
         let max_ahead_us = settings.max_ahead.us(source.table.live());
         let spreads = compiled.spreads(number, settings, leaders);
         let options = OpenOptions {
@@ -78,6 +81,14 @@ pub(super) fn origins(
         })
     };
     plan.sources.iter().zip(tables).enumerate().map(origin).collect()
+}
+
+/// Where a source begins that the earlier job did not read: behind the windows that have fired in
+/// the stages that depend on it. `None`: nothing has fired.
+fn new_source(later: &[usize], frontiers: &[i64]) -> Option<SourceMarks> {
+    let fired = later.iter().filter_map(|stage| frontiers.get(*stage)).max();
+    let low_us = fired.copied().filter(|fired| *fired > BEGINNING)?;
+    Some(SourceMarks { low_us, splits: BTreeMap::new() })
 }
 
 /// Reads the side tables of all lookups. Returns remarks for the user.

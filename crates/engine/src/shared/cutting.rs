@@ -69,7 +69,10 @@ impl Shared {
                 self.cuts.note_part(part);
                 self.wake_all();
             }
-            (Kind::EndCut, false) if process == 0 && is_now => self.end_cut(),
+            (Kind::EndCut, false) if process == 0 && is_now => {
+                self.checkpoints.iter().for_each(|checkpoints| checkpoints.part_taken());
+                self.end_cut();
+            }
             (Kind::Over, true) => {
                 self.cuts.note_other_over();
                 self.wake_all();

@@ -30,7 +30,7 @@ use crate::standing::{Pace, Standing};
 use crate::totals::Totals;
 pub(crate) use cuts::Cuts;
 use latencies::Latencies;
-use millstream_operators::budget::Budget;
+use millstream_operators::budget::{self, Budget};
 use millstream_operators::env::Env;
 pub(crate) use stops::StopClock;
 
@@ -111,7 +111,9 @@ impl Shared {
     /// How far this process is.
     pub(crate) fn standing(&self) -> Standing {
         let (steps, waits) = self.pace.look();
-        let waits = waits && !self.closing.load(Relaxed);
+        // A slow store is no reason to end the job: the setting `checkpoint.tolerance` is.
+        let saves = self.budget.held(budget::Kind::Saved) > 0;
+        let waits = waits && !saves && !self.closing.load(Relaxed);
         Standing { steps, waits_for: if waits { self.intake.waits_for() } else { None } }
     }
 

@@ -133,7 +133,8 @@ impl Worker {
         let mut processes = state.cuts.iter().enumerate().filter(|(other, _)| Some(*other) != own);
         merged.all(|is| is)
             && processes.all(|(_, merged)| *merged == cut)
-            && state.frontier == state.clock.min()
+            // A table that an edited query reads anew may be behind what the stage has fired.
+            && state.frontier >= state.clock.min()
             && state.operator.firing().is_none()
             && !state.operator.awaits_thaw(None)
             && self.waiting[number].is_none()
@@ -154,6 +155,7 @@ impl Worker {
                 self.context.note_usage(state);
             }
         }
+        self.note_thaws(self.thaws);
         self.saved = Some(number);
         shared.cuts.note_saved(&self.context.stats.of_run());
         shared.wake_others(self.context.id);
@@ -177,8 +179,15 @@ impl Worker {
                 return true;
             }
         }
-        self.thaws = stages.iter().any(|state| state.operator.awaits_thaw(None));
+        self.note_thaws(stages.iter().any(|state| state.operator.awaits_thaw(None)));
         false
+    }
+
+    /// Notes whether state is set aside. As long as it is, a lack of memory may pass.
+    fn note_thaws(&mut self, thaws: bool) {
+        self.thaws = thaws;
+        let budget = &self.context.shared.budget;
+        self.thaws_held = thaws.then(|| budget.hold(Kind::Saved, 1));
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) struct Worker {
     saved: Option<u64>,
     /// Whether state of a stage may be set aside still.
     thaws: bool,
+    thaws_held: Option<Held>,
     /// `None`: it has not stood still for a cut, or has gone on.
     standing: Option<Standing>,
     /// Whether the worker has the state of the job before, if there was one.
@@ -124,6 +125,7 @@ impl Worker {
             answered: 0,
             saved: None,
             thaws: false,
+            thaws_held: None,
             standing: None,
             restored: false,
             context,
