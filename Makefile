@@ -56,6 +56,7 @@ test-long: .venv/ready
 	$(PYTHON) tests/run_sql.py --seeds 1000 --full
 	$(PYTHON) tests/oracle/run.py --count 2000
 	$(PYTHON) tests/oracle/conditions.py --count 2000
+	MILLSTREAM_CALLS=100 cargo test --profile ci --locked -p millstream-sql --lib every_call
 	MILLSTREAM_MOMENTS=100 $(PYTHON) -m pytest -q tests/e2e/test_processes_failing.py
 	$(MAKE) simulate
 

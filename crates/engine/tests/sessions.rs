@@ -35,7 +35,7 @@ fn simulate_sessions(seed: u64) -> Stats {
 
 #[test]
 fn simulated_sessions_agree_with_a_sequential_model() {
-    let (seeds, sum) = run_seeds(700, simulate_sessions);
+    let (seeds, sum) = run_seeds(420, simulate_sessions);
     happened(
         seeds,
         &[
@@ -51,7 +51,7 @@ fn simulated_sessions_agree_with_a_sequential_model() {
 /// it, and count as many windows.
 #[test]
 fn simulated_order_of_sessions_does_not_tell_how_wide_slices_are() {
-    let (seeds, sum) = run_seeds(300, |seed| {
+    let (seeds, sum) = run_seeds(180, |seed| {
         let mut random = Random::new(seed);
         let case = SessionCase::any(&mut random);
         let drawn = drawn_settings(&mut random, 4, case.lateness_ms);
@@ -105,7 +105,7 @@ fn simulated_edges_of_a_gap() {
         of(0, 1_043, 1_096, 2),
     ];
     expected.sort();
-    let (seeds, sum) = run_seeds(200, |seed| {
+    let (seeds, sum) = run_seeds(120, |seed| {
         let mut random = Random::new(seed);
         let mut script = |records: &[Record], at_us: i64| {
             let batches = script::batches_of(records, &mut random, 3).into_iter();
@@ -164,7 +164,7 @@ fn simulated_groups_are_joined_by_a_record_that_another_worker_has() {
     there.sort_by_key(|record| record.ts_ms);
     expected.sort();
     let window = Window::Session(Session::new(GAP_MS * 1000, 1));
-    let (seeds, sum) = run_seeds(200, |seed| {
+    let (seeds, sum) = run_seeds(120, |seed| {
         let mut random = Random::new(seed);
         let script = |records: &[Record], at_us: i64, random: &mut Random| {
             let batches = script::batches_of(records, random, 20).into_iter();

@@ -352,7 +352,7 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn every_call_gives_values_or_a_clear_error() {
     let seed = number("MILLSTREAM_SEED").unwrap_or(25);
-    let count = number("MILLSTREAM_CALLS").unwrap_or(12) as usize;
+    let count = number("MILLSTREAM_CALLS").unwrap_or(4) as usize;
     let mut calls = Calls::new(seed);
     let functions: Vec<String> = Functions::new().scalar_names().map(str::to_uppercase).collect();
     for name in &functions {
@@ -373,7 +373,7 @@ fn every_call_gives_values_or_a_clear_error() {
     // Neither all memory nor all addresses.
     calls.call("CHAR_LENGTH(LPAD('x', 9223372036854775807, 'yz')) + 1");
     calls.call("CHAR_LENGTH(REPEAT('x', 2000000000)) + 1");
-    assert!(calls.given > 500 && calls.refused > 500, "{} and {}", calls.given, calls.refused);
+    assert!(calls.given > 150 && calls.refused > 150, "{} and {}", calls.given, calls.refused);
     let faults = &calls.faults;
     assert!(faults.is_empty(), "seed {seed}: {} faults\n{}", faults.len(), faults.join("\n"));
 }

@@ -137,7 +137,7 @@ fn sum_of(seeds: &[u64], with_faults: bool) -> Came {
 #[test]
 fn drained_jobs_have_the_rows_of_what_was_read() {
     const REGRESSIONS: &[u64] = &[];
-    let seeds = seeds(35, REGRESSIONS);
+    let seeds = seeds(19, REGRESSIONS);
     let sum = sum_of(&seeds, false);
     happened(
         &seeds,
@@ -152,7 +152,7 @@ fn drained_jobs_have_the_rows_of_what_was_read() {
 #[test]
 fn drained_jobs_end_also_with_a_fault() {
     const REGRESSIONS: &[u64] = &[];
-    let seeds = seeds(28, REGRESSIONS);
+    let seeds = seeds(15, REGRESSIONS);
     let sum = sum_of(&seeds, true);
     happened(&seeds, &[("drained", sum.early), ("failed", sum.failed)]);
 }

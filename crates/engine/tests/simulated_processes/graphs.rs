@@ -105,7 +105,7 @@ fn sum(all: &[Came]) -> Came {
 #[test]
 fn graphs_agree_with_a_sequential_run() {
     const REGRESSIONS: &[u64] = &[];
-    let seeds = seeds(56, REGRESSIONS);
+    let seeds = seeds(30, REGRESSIONS);
     let Came { stats, unions, outputs, limited, .. } =
         sum(&run_all(&seeds, |seed| run_seed(seed, false, false)));
     happened(
@@ -127,7 +127,7 @@ fn graphs_agree_with_a_sequential_run() {
 #[test]
 fn faults_end_a_graph_or_change_nothing() {
     const REGRESSIONS: &[u64] = &[];
-    let seeds = seeds(42, REGRESSIONS);
+    let seeds = seeds(23, REGRESSIONS);
     let Came { failed, survived, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, true, false)));
     happened(&seeds, &[("failed", failed), ("survived", survived)]);
 }
@@ -136,7 +136,7 @@ fn faults_end_a_graph_or_change_nothing() {
 #[test]
 fn scarce_memory_ends_a_graph_or_changes_nothing() {
     const REGRESSIONS: &[u64] = &[86, 229, 357, 441, 1407, 2644];
-    let seeds = seeds(21, REGRESSIONS);
+    let seeds = seeds(12, REGRESSIONS);
     let Came { through, refused, stats, .. } =
         sum(&run_all(&seeds, |seed| run_seed(seed, false, true)));
     happened(

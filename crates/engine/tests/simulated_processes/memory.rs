@@ -188,7 +188,7 @@ fn scarce_memory_is_kept_to_or_told_of() {
         961109, // as above
         961346, // as above
     ];
-    let seeds = seeds(28, REGRESSIONS);
+    let seeds = seeds(15, REGRESSIONS);
     let sum = sum_of(&seeds, |seed| run_seed(seed, false, Exchange::LateMerge));
     happened(&seeds, &sum.without_faults());
 }
@@ -198,7 +198,7 @@ fn faults_with_scarce_memory_end_the_job_or_change_nothing() {
     const REGRESSIONS: &[u64] = &[
         400762, // as above
     ];
-    let seeds = seeds(21, REGRESSIONS);
+    let seeds = seeds(12, REGRESSIONS);
     let sum = sum_of(&seeds, |seed| run_seed(seed, true, Exchange::LateMerge));
     happened(&seeds, &sum.without_faults());
     happened(
@@ -218,7 +218,7 @@ fn exchanged_records_with_scarce_memory_are_kept_to_it_or_told_of() {
         700283, // as above, a quarter more than that
         810192, // rows came in while a window was about to fire, a third of the budget too many
     ];
-    let seeds = seeds(21, REGRESSIONS);
+    let seeds = seeds(12, REGRESSIONS);
     let sum = sum_of(&seeds, |seed| {
         let exchange = [Exchange::Repartition, Exchange::Interleaved][(seed % 2) as usize];
         run_seed(seed, seed % 3 == 0, exchange)
@@ -341,7 +341,7 @@ fn windows_complete_at_once_fire_or_do_not_fit() {
             (free, stats.memory_bytes_peak)
         })
     });
-    let seeds = seeds(42, REGRESSIONS);
+    let seeds = seeds(23, REGRESSIONS);
     let came = run_all(&seeds, |seed| {
         let slow = seed as usize / 2 % 2;
         let ((query, expected), (free, peak)) = (&jobs[slow], &plenty[slow][seed as usize % 2]);

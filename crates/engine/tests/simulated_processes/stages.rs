@@ -126,7 +126,7 @@ fn run_scarce(seed: u64) -> Scarce {
 #[test]
 fn chains_with_scarce_memory_get_through_or_are_told_of() {
     const REGRESSIONS: &[u64] = &[];
-    let seeds = seeds(70, REGRESSIONS);
+    let seeds = seeds(38, REGRESSIONS);
     let (mut through, mut stalled, mut refused) = (0, 0, 0);
     for one in run_all(&seeds, run_scarce) {
         through += one.through;
@@ -156,7 +156,7 @@ fn sum(all: &[Came]) -> Came {
 #[test]
 fn chains_agree_with_a_sequential_run() {
     const REGRESSIONS: &[u64] = &[];
-    let seeds = seeds(70, REGRESSIONS);
+    let seeds = seeds(38, REGRESSIONS);
     let Came { stats, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, false)));
     happened(
         &seeds,
@@ -175,7 +175,7 @@ fn chains_agree_with_a_sequential_run() {
 #[test]
 fn faults_end_a_chain_or_change_nothing() {
     const REGRESSIONS: &[u64] = &[];
-    let seeds = seeds(70, REGRESSIONS);
+    let seeds = seeds(38, REGRESSIONS);
     let Came { failed, survived, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, true)));
     happened(&seeds, &[("failed", failed), ("survived", survived)]);
 }
