@@ -31,6 +31,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// A request that fails is repeated for so long.
 const REPEATED: Duration = Duration::from_secs(60);
 
+const NO_BUCKET: &str = "make the bucket, or name another one";
+
 /// Bytes of a part. There may be 10,000 parts.
 const PART: usize = 8 << 20;
 
@@ -274,15 +276,21 @@ impl Bucket {
 
     fn refused(&self, name: &str, error: object_store::Error) -> Error {
         use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
+        // Some messages have the whole answer of the service.
+        let message = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let within = |tag: &str| {
+            let (_, rest) = message.split_once(&format!("<{tag}>"))?;
+            Some(rest.split_once(&format!("</{tag}>"))?.0.to_string())
+        };
         let help = match &error {
-            NotFound { .. } => "make the bucket, or name another one",
+            _ if within("Code").as_deref() == Some("NoSuchBucket") => NO_BUCKET,
+            NotFound { .. } => NO_BUCKET,
             PermissionDenied { .. } | Unauthenticated { .. } => {
                 "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do in the bucket"
             }
             _ => "check the network, AWS_REGION and AWS_ENDPOINT_URL",
         };
-        // Some messages have the whole answer of the service.
-        let message = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let message = within("Message").unwrap_or(message);
         Error::Refused { place: self.place(name), message, help: help.into() }
     }
 }

@@ -4,7 +4,7 @@
 //! the disk. The writer of a file holds a lock on the file. A job that writes many files, one after
 //! the other, also holds a lock on `.part-<process>.lock`, for the moments without an open file.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

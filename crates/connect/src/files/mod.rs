@@ -97,7 +97,7 @@ pub(crate) use self::options::{ask_written, check_partitions, is_only_written, r
 use self::partition::Partitions;
 pub(crate) use self::partition::{misplaced, partition_in, value_in, value_of};
 use self::rolling::RollingClock;
-use self::worker::{Common, OpenFile, Worker};
+use self::worker::{Common, Worker};
 
 /// Files that each worker may have open, at least.
 const OPEN_FILES_MIN: usize = 8;

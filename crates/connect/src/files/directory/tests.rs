@@ -1,6 +1,7 @@
 //! Tests of names and locks in a directory.
 
 use super::*;
+use crate::files::folder::names;
 
 fn directory(name: &str) -> Directory {
     let name = format!("millstream-directory-{name}-{}", std::process::id());
