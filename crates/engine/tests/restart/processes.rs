@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use millstream_contract::sink::RowOrder;
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{Stats, Totals};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
+use millstream_engine::{Stats, Totals};
 
 use crate::control::Control;
 use crate::kept::Kept;
@@ -107,6 +107,8 @@ fn simulated_processes_go_on_from_their_last_cut() {
         &[
             ("cuts", count(&sums.cuts)),
             ("cuts that were given up", count(&sums.given_up)),
+            ("slices that were left out", count(&sums.left_out)),
+            ("cuts that a later one did not refer to", count(&sums.behind)),
             ("rows of records that waited", count(&sums.waited[0])),
             ("rows of windows that waited", count(&sums.waited[1])),
             ("rows that waited for the end", count(&sums.waited[2])),

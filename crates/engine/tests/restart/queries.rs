@@ -81,10 +81,9 @@ fn unite(graph: &mut Graph, windows: Option<[(i64, i64); 3]>) {
 
 /// Whether an output of a plan wants no more than some rows.
 pub(crate) fn has_limit(plan: &Plan) -> bool {
-    let passes = |stage: &Stage| matches!(stage.operator, Operator::Stateless { limit: Some(_), .. });
-    let sorts = |output: &Output| {
-        output.sort.as_ref().is_some_and(|sort| sort.limit.is_some())
-    };
+    let passes =
+        |stage: &Stage| matches!(stage.operator, Operator::Stateless { limit: Some(_), .. });
+    let sorts = |output: &Output| output.sort.as_ref().is_some_and(|sort| sort.limit.is_some());
     plan.stages.iter().any(passes) || plan.outputs.iter().any(sorts)
 }
 
