@@ -335,8 +335,8 @@ pub trait Operator: Send {
 
     // Checkpoints.
 
-    /// Sets its rows aside for a checkpoint, but for slices that the durable cut has as they are. It
-    /// may copy so many bytes; of what is more it gives its own memory away for a while. No
+    /// Sets its rows aside for a checkpoint, but for slices that the durable cut has as they are.
+    /// It may copy so many bytes; of what is more it gives its own memory away for a while. No
     /// window may be firing, no rows may be kept for other leaders, and no rows may be set aside
     /// still ([`Operator::awaits_thaw`]).
     fn set_aside(&mut self, cut: Cut, copied_bytes_max: usize) -> Result<Box<dyn SetAside>>;
