@@ -53,6 +53,8 @@ pub(crate) struct Kept {
     state: Mutex<State>,
     /// The cuts of this job that have been written.
     cuts: Mutex<Cuts>,
+    /// The durable one, for the cut that is being taken.
+    durable: AtomicU64,
     pub(crate) resume: Mutex<Resume>,
     /// By output.
     visible: Mutex<Vec<Vec<String>>>,
@@ -227,11 +229,14 @@ impl Checkpoints for Part {
         let written: Vec<u64> = self.kept.cuts.lock().unwrap().0.keys().copied().collect();
         let is_behind = written.len() > 1 && self.kept.one_in(4);
         self.kept.behind.fetch_add(is_behind.into(), Relaxed);
-        written.iter().rev().nth(is_behind.into()).copied().unwrap_or(0)
+        let durable = written.iter().rev().nth(is_behind.into()).copied().unwrap_or(0);
+        self.kept.durable.store(durable, Relaxed);
+        durable
     }
 
     fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>) {
         assert_eq!(cut, self.kept.begun.load(Relaxed));
+        assert_eq!(state.unchanged().durable, self.kept.durable.load(Relaxed));
         let mut saving = self.kept.saving.lock().unwrap();
         saving.entry(self.process).or_default().push(((stage, leader), state));
     }
