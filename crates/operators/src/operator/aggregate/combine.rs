@@ -193,7 +193,7 @@ impl Combined {
             to.copy(*grouping.windowing.slices_of(last).end(), open);
         }
         for (slice, (since, table)) in self.slices.iter_mut().flatten() {
-            if !to.leave_out(*slice, since) {
+            if table.rows() > 0 && !to.leave_out(*slice, since) {
                 to.share(*slice, table.clone());
             }
         }
