@@ -243,7 +243,7 @@ fn threads_end_well_while_cuts_are_asked_for() {
             _ => query(memory, Some(500), 1000),
         };
         let settings = Settings { workers: 1 + round as usize % 4, ..Settings::default() };
-        let expected = uninterrupted(&plan, &settings).unwrap();
+        let (expected, _) = uninterrupted(&plan, &settings).unwrap();
         let kept = Arc::new(Kept::new(1));
         let control = Control::none(&kept);
         let look: Arc<dyn Look> = control.clone();
