@@ -3,6 +3,7 @@
 //! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
 
 mod control;
+#[allow(dead_code, reason = "the operators' tests use all")]
 #[path = "../../../operators/tests/support/cuts.rs"]
 mod cuts;
 mod kept;
