@@ -1,14 +1,18 @@
 //! Files with state: Parquet, a row group for each saved batch. A batch is restored whole, so its
 //! row group is, too.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::mem;
 use std::ops::Range;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::Int64Type;
 use bytes::Bytes;
 use millstream_contract::{Error, Result};
-use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
+use millstream_operators::operator::saved::{SLICE, SavePoint, SavedBatch, SetAside};
 use millstream_store::{Checkpoints, StateFile, StateWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
@@ -18,6 +22,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failing::{SaveError, Saved, io as io_error};
+use crate::written::WrittenFile;
 
 /// The state of a stage in a worker, that is to be written.
 pub(crate) struct StageTarget<'a> {
@@ -35,6 +40,8 @@ struct Writing {
     part: usize,
     writer: ArrowWriter<Unfinished>,
     rows: u64,
+    /// Rows of each slice.
+    slices: BTreeMap<i64, u64>,
 }
 
 /// An object that is being written. `ArrowWriter::into_inner` would hide the store's errors.
@@ -58,7 +65,7 @@ impl Write for Unfinished {
 
 impl StageTarget<'_> {
     /// Writes the state of an operator, and returns the files: one for each part.
-    pub(crate) fn save(&self, state: &mut dyn SetAside) -> Saved<Vec<StateFile>> {
+    pub(crate) fn save(&self, state: &mut dyn SetAside) -> Saved<Vec<WrittenFile>> {
         let mut files: Vec<Writing> = Vec::new();
         let mut at = SavePoint::default();
         while let Some(SavedBatch { part, rows }) = state.save(&mut at)? {
@@ -74,7 +81,13 @@ impl StageTarget<'_> {
             };
             files[number].write(&rows)?;
         }
-        files.into_iter().map(|file| file.finish(self.partitions.clone())).collect()
+        let (stage, leader) = (self.stage, self.leader);
+        let finish = |mut file: Writing| -> Saved<WrittenFile> {
+            let rows = mem::take(&mut file.slices);
+            let file = file.finish(self.partitions.clone())?;
+            Ok(WrittenFile { stage, leader, file, rows })
+        };
+        files.into_iter().map(finish).collect()
     }
 }
 
@@ -109,18 +122,21 @@ impl Writing {
             .build();
         let writer =
             ArrowWriter::try_new(Unfinished(Some(object)), rows.schema(), Some(properties));
-        Ok(Writing { part, writer: writer.map_err(failed)?, rows: 0 })
+        Ok(Writing { part, writer: writer.map_err(failed)?, rows: 0, slices: BTreeMap::new() })
     }
 
     fn write(&mut self, rows: &RecordBatch) -> Saved<()> {
         self.writer.write(rows).map_err(failed)?;
         self.writer.flush().map_err(failed)?;
         self.rows += rows.num_rows() as u64;
+        for run in slices(rows).unwrap_or_default().chunk_by(|a, b| a == b) {
+            *self.slices.entry(run[0]).or_default() += run.len() as u64;
+        }
         Ok(())
     }
 
     fn finish(self, partitions: Range<u32>) -> Saved<StateFile> {
-        let Writing { part, mut writer, rows } = self;
+        let Writing { part, mut writer, rows, .. } = self;
         writer.finish().map_err(failed)?;
         let object = writer.inner_mut().0.take();
         let object = object.ok_or_else(|| Error::Internal("a file that has no object".into()))?;
@@ -142,7 +158,23 @@ fn failed(error: ParquetError) -> SaveError {
     }
 }
 
-/// Reads a file, whose checksum must be right, and gives `take` its batches one after the other.
+/// The slice of each row.
+fn slices(rows: &RecordBatch) -> Option<&[i64]> {
+    Some(rows.column_by_name(SLICE)?.as_primitive_opt::<Int64Type>()?.values())
+}
+
+/// The rows of a file's batch that count.
+pub(crate) fn counting(file: &StateFile, rows: &RecordBatch) -> Result<RecordBatch> {
+    let (Some(counting), Some(slices)) = (&file.slices, slices(rows)) else {
+        return Ok(rows.clone());
+    };
+    let counts = slices.iter().map(|slice| Some(counting.binary_search(slice).is_ok()));
+    let counts = counts.collect::<BooleanArray>();
+    filter_record_batch(rows, &counts).map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// Reads a file, whose checksum must be right, and gives `take` its batches one after the other, as
+/// they were saved: not all of their rows may count.
 pub(crate) fn read(
     store: &Checkpoints,
     file: &StateFile,

@@ -9,6 +9,9 @@
 //! Rows become visible after their manifest is durable. A job that goes on from a manifest commits
 //! the manifest's rows once more, and a second commit changes nothing.
 //!
+//! **Unchanged slices** are not written again. A manifest names files of earlier checkpoints, and
+//! the slices in them that count.
+//!
 //! **Several processes.** Each has a saver of its own over the same directory. The first process
 //! alone opens the store, and tells the others the [`Place`] at which they [`join`]. The others
 //! write files of state while their workers stand, and the first names all files in the manifest.
@@ -24,6 +27,7 @@ mod options;
 mod saver;
 mod timer;
 mod writer;
+mod written;
 
 pub use look::{CheckpointDirectory, Verdict};
 pub use millstream_store::Manifest;

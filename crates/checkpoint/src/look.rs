@@ -9,7 +9,7 @@ use millstream_engine::{Fit, fits, gone, identities};
 use millstream_store::{Checkpoints, Manifest, Removed};
 
 use crate::failing::io;
-use crate::file::read;
+use crate::file::{counting, read};
 use crate::opening::{JobToSave, saved_identities, store_in};
 
 /// The checkpoints in a directory.
@@ -81,7 +81,8 @@ impl CheckpointDirectory {
         Ok(verified.defects.into_iter().map(line).collect())
     }
 
-    /// Deletes a checkpoint, and the files that no other needs.
+    /// Deletes a checkpoint, and the files that no other needs. If the next checkpoint of a running
+    /// job refers to them, it fails, and the one behind it has everything.
     pub fn delete(&self, number: u64) -> Result<Removed> {
         self.store.delete(number).map_err(|error| io(&error))
     }
@@ -113,7 +114,7 @@ impl CheckpointDirectory {
                 let shown = schema.fields().iter().enumerate();
                 let shown = shown.filter(|(_, field)| !field.name().starts_with('$'));
                 let shown: Vec<usize> = shown.map(|(column, _)| column).collect();
-                let rows = rows.project(&shown);
+                let rows = counting(file, rows)?.project(&shown);
                 take(&rows.map_err(|error| Error::Internal(error.to_string()))?)
             })?;
         }

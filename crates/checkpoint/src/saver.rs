@@ -212,8 +212,12 @@ impl millstream_engine::Checkpoints for Saver {
         // Each worker picks the rows of its own keys.
         self.from[stage].iter().filter(has_own).try_for_each(|file| {
             let store = &self.shared.writer.fixed.store;
-            read(store, file, |rows| operator.restore(file.part, rows))
+            read(store, file, |rows| operator.restore(file.part, rows, file.slices.as_deref()))
         })
+    }
+
+    fn durable(&self) -> u64 {
+        self.shared.writer.written.durable()
     }
 
     fn save(&self, _cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>) {

@@ -18,6 +18,7 @@ use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
 
 use crate::failing::{Failing, SaveError, Saved, io};
 use crate::file::{StageTarget, save_waiting};
+use crate::written::Written;
 
 /// How often publishing is tried again at the end of a job.
 const RETRY: Duration = Duration::from_secs(1);
@@ -47,6 +48,7 @@ pub(crate) struct Fixed {
 pub(crate) struct Writer {
     pub(crate) fixed: Fixed,
     progress: Mutex<Progress>,
+    pub(crate) written: Written,
     /// For reports, which do not wait for the store: the status, and since when a cut is being
     /// taken.
     report: Mutex<(CheckpointStatus, Option<Instant>)>,
@@ -82,7 +84,8 @@ impl Writer {
         let waiting = vec![Vec::new(); fixed.outputs.len()];
         let progress =
             Mutex::new(Progress { waiting, failing: Failing::default(), kept: VecDeque::new() });
-        Writer { fixed, progress, report: Mutex::default(), notice }
+        let (written, report) = Default::default();
+        Writer { fixed, progress, written, report, notice }
     }
 
     /// Looks at, or changes, what is reported.
@@ -114,6 +117,7 @@ impl Writer {
         match state.and_then(|files| self.publish(&progress, work.cut, files)) {
             Ok(()) => {
                 progress.kept.push_back(marks);
+                self.written.set_durable(number);
                 self.published(&mut progress, number)
             }
             Err(SaveError::Store(error)) if error.may_pass() => {
@@ -174,11 +178,16 @@ impl Writer {
 
     /// Writes the state of a cut; the files of each stage.
     fn write_state(&self, number: u64, held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
-        let mut files: Vec<Vec<StateFile>> = vec![Vec::new(); self.fixed.stages.len()];
+        let (mut all, mut durable) = (Vec::new(), number);
         for Held { stage, leader, mut state } in held {
-            let target = self.target(number, stage, leader);
-            files[stage].append(&mut target.save(&mut *state)?);
+            let unchanged = state.unchanged();
+            durable = durable.min(unchanged.durable);
+            all.extend(self.written.unchanged((stage, leader), &unchanged)?);
+            all.extend(self.target(number, stage, leader).save(&mut *state)?);
         }
+        let mut files: Vec<Vec<StateFile>> = vec![Vec::new(); self.fixed.stages.len()];
+        all.iter().for_each(|written| files[written.stage].push(written.file.clone()));
+        self.written.note(number, all, durable);
         Ok(files)
     }
 
@@ -201,6 +210,11 @@ impl Writer {
             (output.limit, output.offset) = (mark.limit, mark.offset);
             let waiting = save_waiting(&self.fixed.store, place, number, &mark.waiting)?;
             output.waiting.extend(waiting);
+        }
+        if let Some(name) = self.fixed.store.missing(&manifest)? {
+            // The next cut has everything.
+            self.written.set_durable(0);
+            return Err(deleted(name).into());
         }
         self.report(|status, _| status.bytes = manifest.bytes());
         Ok(self.fixed.store.publish(&manifest)?)
@@ -319,6 +333,15 @@ impl Writer {
         self.published(&mut progress, number)?;
         committed(&self.fixed.tables, &marks);
         Ok(())
+    }
+}
+
+/// The error of an earlier checkpoint's file that is not there any more.
+fn deleted(object: String) -> millstream_store::Error {
+    millstream_store::Error::Unavailable {
+        object,
+        message: "it was deleted while the job runs".into(),
+        help: "the next checkpoint has all state again".into(),
     }
 }
 

@@ -21,6 +21,12 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// Gives a new operator the state that an earlier job has saved: that of `stage`, of the keys
     /// that `leader` leads among all. Called once for each worker and stage of a job that resumes.
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()>;
+    /// The number of the last cut that is durable, if later ones may refer to its state: they leave
+    /// out slices that have not changed since ([`SetAside::unchanged`]). 0: they have everything.
+    /// Called in the first process when a cut begins; the cut has the number in all processes.
+    fn durable(&self) -> u64 {
+        0
+    }
     /// Is given the state of `stage`, of the worker that is `leader` among all, at cut number
     /// `cut`, to be saved in [`Checkpoints::part`], or after [`Checkpoints::complete`]. Called once
     /// for each worker and stage, while all workers stand. Windows may wait until it is saved or

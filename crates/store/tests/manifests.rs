@@ -14,6 +14,7 @@ fn sample() -> Manifest {
         rows: 7,
         part: 0,
         partitions: (0, 256),
+        slices: (number == 12).then(|| vec![-3, 0, 7]),
     };
     manifest(17, "5f3a", vec![file(12), file(17)])
 }

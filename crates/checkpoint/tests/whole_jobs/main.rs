@@ -16,6 +16,7 @@ mod reading;
 mod starts;
 #[path = "../../../engine/tests/support/mod.rs"]
 mod support;
+mod unchanged;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

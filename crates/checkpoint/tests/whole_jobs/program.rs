@@ -103,6 +103,9 @@ impl millstream_engine::Checkpoints for Handing {
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
         self.saver.restore(leader, stage, operator)
     }
+    fn durable(&self) -> u64 {
+        self.saver.durable()
+    }
     fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>) {
         self.saver.save(cut, leader, stage, state);
     }

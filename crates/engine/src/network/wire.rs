@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     /// The process has stopped to read split `id`, which all read, after `count` chunks. If others
     /// have read more, it reads as many.
     ReadTo,
-    /// From the coordinator: cut `number` begins.
+    /// From the coordinator: cut `number` begins, and cut `count` is the last durable one.
     Cut,
     /// How many chunks of each split are before cut `number`: as many as the process has taken, or,
     /// from the coordinator, as many as any process. The body holds a word for each split.

@@ -9,6 +9,7 @@ use crate::checkpoint::CutPart;
 use crate::error::{Error, Result};
 use crate::roles::Place;
 use crate::totals::Totals;
+use millstream_operators::operator::saved::Cut;
 
 /// The state of a cut that all workers see.
 #[derive(Debug)]
@@ -22,8 +23,7 @@ struct CutState {
     /// A worker has ended, or the job has: no cut begins any more.
     closed: bool,
     workers: usize,
-    /// The number of the cut.
-    number: u64,
+    cut: Cut,
     /// By stage and worker: how many epochs the worker had ended when it sealed the stage.
     sealed: Vec<Vec<Option<u64>>>,
     /// By stage and worker: up to where the worker has fired all rows before the cut.
@@ -49,7 +49,7 @@ impl Cuts {
         let state = CutState {
             closed: false,
             workers,
-            number: 0,
+            cut: Cut::default(),
             sealed: vec![vec![None; workers]; stages],
             fired: vec![vec![None; workers]; stages],
             saved: 0,
@@ -75,7 +75,12 @@ impl Cuts {
 
     /// The number of the cut that is being taken.
     pub(crate) fn current(&self) -> Option<u64> {
-        self.has_begun().then(|| self.lock().number)
+        self.has_begun().then(|| self.lock().cut.number)
+    }
+
+    /// The last cut that has begun.
+    pub(crate) fn last(&self) -> Cut {
+        self.lock().cut
     }
 
     /// Whether a worker has sealed a stage.
@@ -129,7 +134,7 @@ impl Cuts {
     /// their state, and the other processes, and the outputs stand.
     pub(crate) fn completes(&self, number: u64, stands: impl FnOnce() -> bool) -> bool {
         let mut state = self.lock();
-        let is_now = self.has_begun() && state.number == number && !state.completes;
+        let is_now = self.has_begun() && state.cut.number == number && !state.completes;
         let saved = state.saved == state.workers && state.parts.len() == state.others;
         let completes = is_now && saved && stands();
         state.completes |= completes;
@@ -153,11 +158,11 @@ impl Cuts {
     }
 
     /// Begins a cut, unless one is being taken, or none can be any more.
-    pub(super) fn begin(&self, number: u64) -> bool {
+    pub(super) fn begin(&self, cut: Cut) -> bool {
         let mut state = self.lock();
         let begins = !state.closed && !self.has_begun();
         if begins {
-            state.number = number;
+            state.cut = cut;
             self.begun.store(true, Release);
         }
         begins
@@ -203,7 +208,7 @@ impl Cuts {
     pub(crate) fn finish(&self) -> Option<u64> {
         let mut state = self.lock();
         state.closed = true;
-        self.begun.swap(false, AcqRel).then_some(state.number)
+        self.begun.swap(false, AcqRel).then_some(state.cut.number)
     }
 
     pub(super) fn end(&self) {

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::network::{Head, Kind, Net};
 use crate::totals::Totals;
+use millstream_operators::operator::saved::Cut;
 
 /// The error of a message that comes at the wrong time.
 fn out_of_turn(kind: Kind) -> Error {
@@ -35,13 +36,15 @@ impl Shared {
             Some(net) => net.is_coordinator(),
             None => self.checkpoints.is_some() && self.intake.has_more(),
         };
-        if !may || !self.cuts.begin(number) {
+        let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| may) else { return Ok(false) };
+        let durable = checkpoints.durable();
+        if !self.cuts.begin(Cut { number, durable }) {
             return Ok(false);
         }
         self.stops.begin(self.env.now_us());
         self.intake.begin_cut(partners.map_or(0, |net| net.place.processes - 1));
         if let Some(net) = partners {
-            net.broadcast(Head { number, ..Head::new(Kind::Cut) })?;
+            net.broadcast(Head { number, count: durable, ..Head::new(Kind::Cut) })?;
         }
         Ok(true)
     }
@@ -51,8 +54,9 @@ impl Shared {
         let (kind, number) = (head.kind, head.number);
         let net = self.partners().ok_or_else(|| out_of_turn(kind))?;
         let is_now = self.cuts.current() == Some(number);
+        let cut = Cut { number, durable: head.count };
         match (kind, net.is_coordinator()) {
-            (Kind::Cut, false) if process == 0 && self.cuts.begin(number) => {
+            (Kind::Cut, false) if process == 0 && self.cuts.begin(cut) => {
                 self.stops.begin(self.env.now_us());
                 let body = self.intake.begin_cut(1);
                 net.post(0, Head { number, ..Head::new(Kind::CutAt) }, body)?;

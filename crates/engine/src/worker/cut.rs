@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gather::Gather;
 use crate::shared::Shared;
 use millstream_operators::budget::{Held, Kind};
-use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
+use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside, Unchanged};
 
 /// Copying this part of the setting `memory`, over all workers, is no risk; and this many bytes
 /// takes a worker some milliseconds.
@@ -145,7 +145,7 @@ impl Worker {
         if let Some(checkpoints) = &shared.checkpoints {
             let mut left_bytes = copied_bytes_max(shared);
             for state in stages.iter_mut() {
-                let aside = state.operator.set_aside(left_bytes)?;
+                let aside = state.operator.set_aside(shared.cuts.last(), left_bytes)?;
                 left_bytes = left_bytes.saturating_sub(aside.copied_bytes());
                 self.thaws |= state.operator.awaits_thaw(None);
                 let bytes = size_of::<Counted>() + aside.copied_bytes();
@@ -215,5 +215,9 @@ impl SetAside for Counted {
 
     fn copied_bytes(&self) -> usize {
         self.aside.copied_bytes()
+    }
+
+    fn unchanged(&self) -> Unchanged {
+        self.aside.unchanged()
     }
 }

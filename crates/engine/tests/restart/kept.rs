@@ -11,8 +11,9 @@ use millstream_contract::Result;
 use millstream_contract::sink::{ONLY_INTERVAL, Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_engine::{Checkpoints, CutTaken, OutputMark, Resume};
 use millstream_operators::operator::Operator;
-use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
+use millstream_operators::operator::saved::{SavePoint, SetAside};
 
+use crate::cuts::{CutBatch, Cuts};
 use crate::support::{Random, lines};
 
 /// The last interval of a job.
@@ -24,26 +25,15 @@ fn name(output: usize, process: usize, interval: u64) -> String {
 }
 
 /// The state of stages.
-type State = Vec<(usize, SavedBatch)>;
+type State = Vec<CutBatch>;
 
-/// State of a stage that has been set aside.
-type Aside = (usize, Box<dyn SetAside>);
-
-/// Saves state.
-fn saved(state: Vec<Aside>) -> State {
-    let mut saved = State::new();
-    for (stage, mut aside) in state {
-        let mut at = SavePoint::new(100, 10_000);
-        while let Some(batch) = aside.save(&mut at).unwrap() {
-            saved.push((stage, batch));
-        }
-    }
-    saved
-}
+/// State that has been set aside, by stage and leader.
+type Aside = ((usize, usize), Box<dyn SetAside>);
 
 /// A cut that is to be written: what the first process has set aside, and what is saved of the
 /// others.
 struct Writing {
+    cut: u64,
     state: Vec<Aside>,
     others: State,
     resume: Resume,
@@ -61,6 +51,10 @@ pub(crate) struct Kept {
     /// Cuts that have been taken, and not been written.
     writing: Mutex<Vec<Writing>>,
     state: Mutex<State>,
+    /// The cuts of this job that have been written.
+    cuts: Mutex<Cuts>,
+    /// The durable one, for the cut that is being taken.
+    durable: AtomicU64,
     pub(crate) resume: Mutex<Resume>,
     /// By output.
     visible: Mutex<Vec<Vec<String>>>,
@@ -79,6 +73,9 @@ pub(crate) struct Kept {
     /// Cuts that were taken before the one before was written, and those that a worker waited for.
     pub(crate) overtaken: AtomicU64,
     pub(crate) awaited: AtomicU64,
+    /// Slices that were left out at cuts, and cuts whose durable one was not the last.
+    pub(crate) left_out: AtomicU64,
+    pub(crate) behind: AtomicU64,
     /// Rows that waited at cuts, of records, of windows and for the end.
     pub(crate) waited: [AtomicU64; 3],
 }
@@ -102,6 +99,7 @@ impl Kept {
         self.pending.lock().unwrap().clear();
         self.sealed.lock().unwrap().clear();
         self.carried.lock().unwrap().clear();
+        *self.cuts.lock().unwrap() = Cuts::default();
         *self.random.lock().unwrap() = Some(random);
     }
 
@@ -110,11 +108,24 @@ impl Kept {
         self.random.lock().unwrap().as_mut().is_none_or(|random| random.below(times) == 0)
     }
 
+    /// Saves state.
+    fn saved(&self, state: Vec<Aside>) -> State {
+        let (cuts, mut all) = (self.cuts.lock().unwrap(), State::new());
+        for (owner, mut aside) in state {
+            let at = SavePoint::new(100, 10_000);
+            let (batches, left_out) = cuts.save(owner, &mut *aside, at).unwrap();
+            self.left_out.fetch_add(left_out.len() as u64, Relaxed);
+            all.extend(batches);
+        }
+        all
+    }
+
     /// Writes the cuts that have been taken.
     fn write(&self) {
         for cut in std::mem::take(&mut *self.writing.lock().unwrap()) {
-            let mut state = saved(cut.state);
+            let mut state = self.saved(cut.state);
             state.extend(cut.others);
+            self.cuts.lock().unwrap().0.insert(cut.cut, state.clone());
             *self.state.lock().unwrap() = state;
             *self.resume.lock().unwrap() = cut.resume;
             self.publish(cut.prepared);
@@ -207,14 +218,27 @@ impl Part {
 impl Checkpoints for Part {
     fn restore(&self, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
         let state = self.kept.state.lock().unwrap();
-        let mut of_stage = state.iter().filter(|(of, _)| *of == stage);
-        of_stage.try_for_each(|(_, batch)| operator.restore(batch.part, &batch.rows))
+        let mut of_stage = state.iter().filter(|of| of.owner.0 == stage);
+        of_stage.try_for_each(|CutBatch { batch, counting, .. }| {
+            operator.restore(batch.part, &batch.rows, counting.as_deref())
+        })
     }
 
-    fn save(&self, cut: u64, _: usize, stage: usize, state: Box<dyn SetAside>) {
+    fn durable(&self) -> u64 {
+        assert_eq!(self.process, 0);
+        let written: Vec<u64> = self.kept.cuts.lock().unwrap().0.keys().copied().collect();
+        let is_behind = written.len() > 1 && self.kept.one_in(4);
+        self.kept.behind.fetch_add(is_behind.into(), Relaxed);
+        let durable = written.iter().rev().nth(is_behind.into()).copied().unwrap_or(0);
+        self.kept.durable.store(durable, Relaxed);
+        durable
+    }
+
+    fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>) {
         assert_eq!(cut, self.kept.begun.load(Relaxed));
+        assert_eq!(state.unchanged().durable, self.kept.durable.load(Relaxed));
         let mut saving = self.kept.saving.lock().unwrap();
-        saving.entry(self.process).or_default().push((stage, state));
+        saving.entry(self.process).or_default().push(((stage, leader), state));
     }
 
     fn is_awaited(&self) {
@@ -227,7 +251,7 @@ impl Checkpoints for Part {
     fn part(&self, cut: u64, _: &mut [Prepared]) -> Result<String> {
         assert_ne!(self.process, 0);
         let state = self.kept.saving.lock().unwrap().remove(&self.process).unwrap_or_default();
-        self.kept.parts.lock().unwrap().insert(self.process, saved(state));
+        self.kept.parts.lock().unwrap().insert(self.process, self.kept.saved(state));
         Ok(self.named(cut))
     }
 
@@ -259,7 +283,7 @@ impl Checkpoints for Part {
         };
         let mut writing = kept.writing.lock().unwrap();
         kept.overtaken.fetch_add((!writing.is_empty()).into(), Relaxed);
-        writing.push(Writing { state, others, resume, prepared });
+        writing.push(Writing { cut: cut.number, state, others, resume, prepared });
         drop(writing);
         // The first at once: a job that began anew would pack windows as it likes, and sessions of
         // another packing come in another order.

@@ -3,6 +3,9 @@
 //! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
 
 mod control;
+#[allow(dead_code, reason = "the operators' tests use all")]
+#[path = "../../../operators/tests/support/cuts.rs"]
+mod cuts;
 mod kept;
 mod processes;
 mod queries;
@@ -42,6 +45,9 @@ struct Sums {
     /// Cuts that were written while workers waited, and that were taken before others were written.
     awaited: AtomicU64,
     overtaken: AtomicU64,
+    /// Slices that were left out, and cuts whose durable one was not the last.
+    left_out: AtomicU64,
+    behind: AtomicU64,
 }
 
 impl Sums {
@@ -50,6 +56,8 @@ impl Sums {
         self.given_up.fetch_add(kept.given_up.load(Relaxed), Relaxed);
         self.awaited.fetch_add(kept.awaited.load(Relaxed), Relaxed);
         self.overtaken.fetch_add(kept.overtaken.load(Relaxed), Relaxed);
+        self.left_out.fetch_add(kept.left_out.load(Relaxed), Relaxed);
+        self.behind.fetch_add(kept.behind.load(Relaxed), Relaxed);
         for (sum, more) in self.waited.iter().zip(&kept.waited) {
             sum.fetch_add(more.load(Relaxed), Relaxed);
         }
@@ -196,6 +204,8 @@ fn simulated_jobs_go_on_from_their_last_cut() {
             ("cuts", count(&sums.cuts)),
             ("cuts that were awaited", count(&sums.awaited)),
             ("cuts before others were written", count(&sums.overtaken)),
+            ("slices that were left out", count(&sums.left_out)),
+            ("cuts that a later one did not refer to", count(&sums.behind)),
             ("rows of records that waited", count(&sums.waited[0])),
             ("rows of windows that waited", count(&sums.waited[1])),
             ("rows that waited for the end", count(&sums.waited[2])),
@@ -234,7 +244,7 @@ fn threads_end_well_while_cuts_are_asked_for() {
             _ => query(memory, Some(500), 1000),
         };
         let settings = Settings { workers: 1 + round as usize % 4, ..Settings::default() };
-        let expected = uninterrupted(&plan, &settings).unwrap();
+        let (expected, _) = uninterrupted(&plan, &settings).unwrap();
         let kept = Arc::new(Kept::new(1));
         let control = Control::none(&kept);
         let look: Arc<dyn Look> = control.clone();

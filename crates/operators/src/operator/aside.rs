@@ -2,12 +2,12 @@
 //! table itself is set aside, and the operator goes on with another table until the rows have been
 //! saved.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use millstream_state::{RowsRef, Table, TableCopy};
 
-use super::saved::{SavePoint, StateRows};
+use super::saved::{Cut, SavePoint, Since, StateRows, Unchanged};
 use crate::windowing::SliceId;
 
 /// Tables by slice, in the order in which they are saved. A table leaves with its last row.
@@ -15,6 +15,9 @@ use crate::windowing::SliceId;
 pub(crate) struct AsideTables {
     tables: VecDeque<(SliceId, Aside)>,
     copied_bytes: usize,
+    cut: Cut,
+    /// Slices that are left out.
+    unchanged: Vec<SliceId>,
 }
 
 #[derive(Debug)]
@@ -34,6 +37,30 @@ impl Aside {
 }
 
 impl AsideTables {
+    /// No tables yet, of a cut.
+    pub(crate) fn new(cut: Cut) -> AsideTables {
+        AsideTables { cut, ..AsideTables::default() }
+    }
+
+    /// Whether a slice is left out. Otherwise its table is to be added.
+    pub(crate) fn leave_out(&mut self, slice: SliceId, since: &mut Since) -> bool {
+        let leaves = self.cut.leaves_out(since);
+        self.unchanged.extend(leaves.then_some(slice));
+        leaves
+    }
+
+    /// The slices that are left out, of the only part.
+    pub(crate) fn unchanged(&self) -> Unchanged {
+        let slices = self.unchanged.iter().map(|slice| (0, *slice)).collect();
+        Unchanged { durable: self.cut.durable, slices }
+    }
+
+    /// Whether no slice is both saved and left out.
+    pub(crate) fn are_disjoint(&self) -> bool {
+        let left_out: BTreeSet<_> = self.unchanged.iter().collect();
+        !self.tables.iter().any(|(slice, _)| left_out.contains(slice))
+    }
+
     /// Adds a copy.
     pub(crate) fn copy(&mut self, slice: SliceId, copy: TableCopy) {
         self.copied_bytes += copy.bytes();

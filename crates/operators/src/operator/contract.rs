@@ -27,9 +27,10 @@
 //! **Checkpoints.** Between windows, after rows for other leaders have been sealed, leaders
 //! `set_aside` their rows, of which another thread makes batches ([`saved`](super::saved) has their
 //! form). Large tables are not copied: an operator goes on with new ones, and when the rows have
-//! been saved it merges both (`thaw`). Until then windows with such rows do not fire. New
-//! operators, of any number of leaders, each `restore` what is theirs of all that was saved, and
-//! then are told to `resume`.
+//! been saved it merges both (`thaw`). Until then windows with such rows do not fire. A slice that
+//! has not changed since a durable checkpoint is left out, as that has its rows. New operators, of
+//! any number of leaders, each `restore` what is theirs of all that was saved, and then are told to
+//! `resume`.
 //!
 //! **Passed rows.** An operator either keeps passed rows, and hands them out when it is sealed, or
 //! gives them to the `Onward` that comes with the batch. The latter is the only call of an operator
@@ -56,7 +57,7 @@ use crate::windowing::{SliceId, WindowId, Windowing};
 
 use super::identity::{Identity, TypeName};
 use super::input::{Batch, Keyed, Passing, Updated};
-use super::saved::{SavedPart, SetAside};
+use super::saved::{Cut, SavedPart, SetAside};
 
 /// An operator in executable form: the same for all workers of a process.
 pub trait Program: fmt::Debug + Send + Sync {
@@ -334,15 +335,17 @@ pub trait Operator: Send {
 
     // Checkpoints.
 
-    /// Sets its rows aside for a checkpoint. It may copy so many bytes; of what is more it gives
-    /// its own memory away for a while. No window may be firing, no rows may be kept for other
-    /// leaders, and no rows may be set aside still ([`Operator::awaits_thaw`]).
-    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>>;
+    /// Sets its rows aside for a checkpoint, but for slices that the durable cut has as they are.
+    /// It may copy so many bytes; of what is more it gives its own memory away for a while. No
+    /// window may be firing, no rows may be kept for other leaders, and no rows may be set aside
+    /// still ([`Operator::awaits_thaw`]).
+    fn set_aside(&mut self, cut: Cut, copied_bytes_max: usize) -> Result<Box<dyn SetAside>>;
 
-    /// Takes in the rows of its own keys of a whole batch that some leader has saved. Every leader
-    /// is given the same batches. Errors name the operator and the part: damaged rows, or rows of
-    /// another operator. After an error the operator can only be dropped.
-    fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()>;
+    /// Takes in the rows of its own keys of a whole batch that some leader has saved: those of the
+    /// `counting` slices, in ascending order; `None`: of all slices. Every leader is given the same
+    /// batches. Errors name the operator and the part: damaged rows, or rows of another operator.
+    /// After an error the operator can only be dropped.
+    fn restore(&mut self, part: usize, rows: &RecordBatch, counting: Option<&[i64]>) -> Result<()>;
 
     /// Goes on from a checkpoint, all of which has been restored, after all windows that fire up to
     /// `frontier`. Slices that no later window needs have what later slices build on, such as open

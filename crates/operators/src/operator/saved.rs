@@ -28,8 +28,8 @@ use millstream_state::{Arena, RowGroup, RowLayout, RowsRef};
 use crate::error::{Error, Result};
 use crate::windowing::SliceId;
 
-/// The names of columns that restoring reads.
-pub(crate) const SLICE: &str = "$slice";
+/// The names of columns that restoring reads. Rows of every part have a slice.
+pub const SLICE: &str = "$slice";
 const ROW: &str = "$row";
 const VALUES: &str = "$values";
 
@@ -43,12 +43,58 @@ pub struct SavedPart {
 }
 
 /// Rows that a checkpoint saves.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SavedBatch {
     /// The number of their part among [`Program::saved_parts`](super::Program::saved_parts).
     pub part: usize,
     /// The rows, one at least.
     pub rows: RecordBatch,
+}
+
+/// A slice that has not changed is saved again after so many cuts, so that files are few.
+const CUTS_MAX: u64 = 64;
+
+/// A cut at which state is set aside.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cut {
+    /// A number above the numbers of earlier cuts; the first is 1.
+    pub number: u64,
+    /// The last durable cut, whose slices need not be saved again; 0: everything is saved.
+    pub durable: u64,
+}
+
+/// The first cut that has a slice's rows as they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Since(u64);
+
+impl Since {
+    /// A slice has changed since the last cut.
+    pub(crate) const CHANGED: Since = Since(u64::MAX);
+}
+
+impl Default for Since {
+    fn default() -> Since {
+        Since::CHANGED
+    }
+}
+
+impl Cut {
+    /// Whether a slice is left out, as the durable cut has its rows. Otherwise this cut has them.
+    pub(crate) fn leaves_out(&self, since: &mut Since) -> bool {
+        if self.number >= since.0.saturating_add(CUTS_MAX) || since.0 == u64::MAX {
+            since.0 = self.number;
+        }
+        since.0 <= self.durable
+    }
+}
+
+/// Slices whose rows are not saved again, as an earlier cut has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unchanged {
+    /// The number of the earlier cut.
+    pub durable: u64,
+    /// Numbers of parts, and slices of these.
+    pub slices: Vec<(usize, SliceId)>,
 }
 
 /// State set aside for a checkpoint. Later changes by the operator do not show here. Another thread
@@ -61,6 +107,11 @@ pub trait SetAside: Send {
 
     /// Bytes of copies.
     fn copied_bytes(&self) -> usize;
+
+    /// Slices that are left out.
+    fn unchanged(&self) -> Unchanged {
+        Unchanged::default()
+    }
 }
 
 /// How far state has been saved, and how large batches may be.
@@ -246,18 +297,21 @@ impl Restoring<'_> {
         Ok((0..column.len()).flat_map(|row| words_of(column.value(row))).collect())
     }
 
-    /// Consecutive rows of a slice: from the first to behind the last.
+    /// Consecutive rows of a slice that counts: from the first to behind the last.
     pub(crate) fn slices(
         &self,
         rows: &RecordBatch,
+        counting: Option<&[i64]>,
     ) -> Result<Vec<(SliceId, std::ops::Range<usize>)>> {
         let names = self.column(rows, SLICE)?.as_primitive::<Int64Type>().values();
         let mut first = 0;
         let runs = names.chunk_by(|a, b| a == b).map(|run| {
             first += run.len();
-            (SliceId::from_word(run[0] as u64), first - run.len()..first)
+            (run[0], first - run.len()..first)
         });
-        Ok(runs.collect())
+        let counts = |name: &i64| counting.is_none_or(|names| names.binary_search(name).is_ok());
+        let runs = runs.filter(|(name, _)| counts(name));
+        Ok(runs.map(|(name, range)| (SliceId::from_word(name as u64), range)).collect())
     }
 
     /// Words of rows of state, and the arena that they refer to.

@@ -19,7 +19,7 @@ use millstream_state::{
 use super::aside::AsideTables;
 use super::identity::{Identity, TypeName};
 use super::saved::{
-    Restoring, SavePoint, SavedBatch, SavedPart, SetAside, StateRows, state_schema,
+    Cut, Restoring, SavePoint, SavedBatch, SavedPart, SetAside, StateRows, state_schema,
 };
 use super::{
     Batch, Delta, Firing, Leadership, Operator, Passing, Program, Room, Rows, SealSlice, Step,
@@ -236,7 +236,7 @@ impl Operator for Tallied {
         }
     }
 
-    fn set_aside(&mut self, _: usize) -> Result<Box<dyn SetAside>> {
+    fn set_aside(&mut self, _: Cut, _: usize) -> Result<Box<dyn SetAside>> {
         let mut tables = AsideTables::default();
         for (slice, of_slice) in &self.slices {
             tables.copy(*slice, of_slice[self.me].copy());
@@ -244,12 +244,12 @@ impl Operator for Tallied {
         Ok(Box::new(AsideTally { program: self.program.clone(), tables }))
     }
 
-    fn restore(&mut self, _: usize, rows: &RecordBatch) -> Result<()> {
+    fn restore(&mut self, _: usize, rows: &RecordBatch, counting: Option<&[i64]>) -> Result<()> {
         let part = &self.program.saved_parts()[0];
         let restoring = Restoring { name: "tally", part };
         let (words, arena) = restoring.state_rows(rows)?;
         let layout = self.program.layout.clone();
-        for (slice, range) in restoring.slices(rows)? {
+        for (slice, range) in restoring.slices(rows, counting)? {
             let width = layout.row_words();
             let words = &words[range.start * width..range.end * width];
             let own = layout.pick(words, &self.leaders, self.me, &mut self.scratch);

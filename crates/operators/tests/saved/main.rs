@@ -1,12 +1,15 @@
 //! Saved state: operators that are given it back go on with the same rows, whatever the number of
 //! leaders before and after.
 
+#[path = "../support/cuts.rs"]
+mod cuts;
 mod damaged;
 mod data;
 mod plans;
 #[path = "../support/random.rs"]
 mod random;
 mod run;
+mod unchanged;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +17,7 @@ use arrow::datatypes::DataType;
 use millstream_contract::plan::*;
 use millstream_operators::operator::identity::Identity;
 use plans::{aggregate, calls, joined, ranked};
-use run::{THAWED, compare};
+use run::{LEFT_OUT, THAWED, compare};
 
 const MS: i64 = 1000;
 
@@ -55,6 +58,7 @@ fn aggregates_go_on_from_saved_rows() {
         assert!(saved[0] > 10 && (saved[1] > 30 || !overlap), "{window:?}: {saved:?}");
     }
     assert!(THAWED.iter().all(|count| count.load(Relaxed) > 100), "{THAWED:?}");
+    assert!(LEFT_OUT.iter().all(|count| count.load(Relaxed) > 100), "{LEFT_OUT:?}");
 }
 
 /// Rankings in windows that hop.

@@ -9,7 +9,7 @@ use arrow::datatypes::Int64Type;
 use arrow::util::display::array_value_to_string;
 use millstream_contract::error::Result;
 use millstream_operators::event_time::{BEGINNING, END};
-use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
+use millstream_operators::operator::saved::{Cut, SavePoint, SavedBatch, SetAside};
 use millstream_operators::operator::{
     Batch, Delta, Leadership, Operator, Program, Room, RowTimes, Rows, SealSlice, Step,
 };
@@ -17,6 +17,7 @@ use millstream_operators::passed::Reader;
 use millstream_operators::windowing::{Fate, SliceId, WindowId};
 use millstream_state::Mode;
 
+use crate::cuts::{CutBatch, Cuts};
 use crate::data::{COLUMNS, Chunk, Row, batch, chunks};
 use crate::random::Random;
 
@@ -34,8 +35,13 @@ pub(crate) struct Run {
     /// By worker: what is set aside; and what readers are to see of it.
     aside: Vec<Box<dyn SetAside>>,
     expected: Vec<(usize, String)>,
-    saves: usize,
+    /// The last cut; and what cuts have since the workers have started.
+    cut: Cut,
+    cuts: Cuts,
 }
+
+/// How many slices were left out, and how many of these had fired.
+pub(crate) static LEFT_OUT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// How often rows came for windows whose earlier rows were set aside, and a window waited for them.
 pub(crate) static THAWED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -57,7 +63,7 @@ impl Run {
         let workers = start(&program, leaders, mode);
         // A join knows the columns of its sides alone.
         let columns = (0..COLUMNS.len() + usize::from(inputs == 1)).collect();
-        let (aside, expected, saves) = Default::default();
+        let (aside, expected, cut, cuts) = Default::default();
         Run {
             program,
             columns,
@@ -68,7 +74,8 @@ impl Run {
             saved: [0; 2],
             aside,
             expected,
-            saves,
+            cut,
+            cuts,
         }
     }
 
@@ -162,57 +169,91 @@ impl Run {
     /// All that is saved, batches of at most so many rows and bytes.
     pub(crate) fn save(&mut self, rows_max: usize, bytes_max: usize) -> Result<Vec<SavedBatch>> {
         self.end_saving()?;
-        // All of it is copied, a part, or none.
-        self.saves += 1;
-        self.set_aside([usize::MAX, 2_000, 0][self.saves % 3])?;
-        self.save_aside(rows_max, bytes_max)
+        self.set_aside(0, self.any_copies())?;
+        let saved = self.save_aside(rows_max, bytes_max)?;
+        assert!(saved.iter().all(|of| of.counting.is_none()), "nothing is left out");
+        Ok(saved.into_iter().map(|of| of.batch).collect())
     }
 
-    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<()> {
+    /// All of it is copied, a part, or none.
+    fn any_copies(&self) -> usize {
+        [usize::MAX, 2_000, 0][self.cut.number as usize % 3]
+    }
+
+    /// Takes a cut, which leaves out what a durable one has.
+    fn set_aside(&mut self, durable: u64, copied_bytes_max: usize) -> Result<()> {
+        self.cut = Cut { number: self.cut.number + 1, durable };
         for worker in &mut self.workers {
-            self.aside.push(worker.set_aside(copied_bytes_max)?);
+            self.aside.push(worker.set_aside(self.cut, copied_bytes_max)?);
         }
         Ok(())
     }
 
-    /// Sets all rows aside, to be saved when a window needs them.
+    /// Takes a cut, which leaves out what the cut before has. Before it is saved the first worker
+    /// gets rows. By worker: the parts and slices that are left out.
+    pub(crate) fn cut(&mut self, meanwhile: &[Chunk]) -> Result<Vec<Vec<(usize, SliceId)>>> {
+        self.set_aside(self.cut.number, 0)?;
+        let left_out = self.aside.iter().map(|aside| aside.unchanged().slices).collect();
+        meanwhile.iter().try_for_each(|chunk| self.take(chunk, 1, 0))?;
+        self.save_aside(1 << 14, 1 << 20)?;
+        Ok(left_out)
+    }
+
+    /// One of the last cuts, or 0.
+    fn any_durable(&self) -> u64 {
+        let last = self.cut.number;
+        let durable = last.saturating_sub(last * 7 % 5);
+        if self.cuts.0.contains_key(&durable) { durable } else { 0 }
+    }
+
+    /// Sets rows aside, to be saved when a window needs them.
     fn begin_saving(&mut self) -> Result<()> {
         self.expected = shown(&self.save(1 << 14, 1 << 20)?);
-        self.set_aside(0)
+        self.set_aside(self.any_durable(), 0)
     }
 
     /// Saves what is set aside, which is as it was then.
     fn end_saving(&mut self) -> Result<()> {
         if !self.aside.is_empty() {
             let saved = self.save_aside(50, 1 << 20)?;
-            assert_eq!(shown(&saved), self.expected, "{}", self.program.name());
+            assert_eq!(shown(&whole(&saved)), self.expected, "{}", self.program.name());
         }
         Ok(())
     }
 
-    fn save_aside(&mut self, rows_max: usize, bytes_max: usize) -> Result<Vec<SavedBatch>> {
+    fn save_aside(&mut self, rows_max: usize, bytes_max: usize) -> Result<Vec<CutBatch>> {
         let (parts, mut saved) = (self.program.saved_parts(), Vec::new());
-        for (mut aside, worker) in
-            std::mem::take(&mut self.aside).into_iter().zip(&mut self.workers)
-        {
-            let mut at = SavePoint::new(rows_max, bytes_max);
-            while let Some(batch) = aside.save(&mut at)? {
+        let (windowing, aside) = (self.program.windowing(), std::mem::take(&mut self.aside));
+        for (number, (mut aside, worker)) in aside.into_iter().zip(&mut self.workers).enumerate() {
+            let at = SavePoint::new(rows_max, bytes_max);
+            let (batches, left_out) = self.cuts.save((0, number), &mut *aside, at)?;
+            for CutBatch { batch, .. } in batches.iter().filter(|of| of.counting.is_none()) {
                 assert_eq!(batch.rows.schema(), parts[batch.part].schema);
                 assert!(batch.rows.num_rows() > 0);
                 assert!(parts.len() > 1 || batch.rows.num_rows() <= rows_max);
-                saved.push(batch);
             }
-            assert!(aside.save(&mut at)?.is_none());
+            let has_fired = |slice: &SliceId| {
+                let first = windowing.windows_of(*slice).next();
+                first.is_some_and(|first| windowing.fires_at(first) <= self.frontier)
+            };
+            LEFT_OUT[0].fetch_add(left_out.len(), Relaxed);
+            LEFT_OUT[1]
+                .fetch_add(left_out.iter().filter(|slice| has_fired(slice)).count(), Relaxed);
+            saved.extend(batches);
             while worker.thaw() {}
             assert!(!worker.awaits_thaw(None));
         }
+        self.cuts.0.insert(self.cut.number, saved.clone());
         Ok(saved)
     }
 
     /// Goes on with other workers, so many, which have nothing but what was saved.
     pub(crate) fn restart(&mut self, leaders: usize, rows_max: usize) -> Result<()> {
         let windowing = self.program.windowing();
-        let saved = self.save(rows_max, 1 << 12)?;
+        self.end_saving()?;
+        self.set_aside(self.any_durable(), self.any_copies())?;
+        let kept = self.save_aside(rows_max, 1 << 12)?;
+        let saved = whole(&kept);
         for slice in slices(&saved) {
             self.saved[0] += 1;
             let first = windowing.windows_of(slice).next();
@@ -220,7 +261,12 @@ impl Run {
             self.saved[1] += usize::from(has_fired);
         }
         self.workers = start(&self.program, leaders, self.mode);
-        self.restore(&saved)?;
+        self.cuts.0.clear();
+        for worker in &mut self.workers {
+            for CutBatch { batch, counting, .. } in &kept {
+                worker.restore(batch.part, &batch.rows, counting.as_deref())?;
+            }
+        }
         self.resume()?;
         assert_eq!(shown(&saved), shown(&self.save(1 << 14, 1 << 20)?), "{}", self.program.name());
         Ok(())
@@ -232,7 +278,7 @@ impl Run {
             (self.program.clone(), self.columns.clone(), BTreeMap::new());
         let (mode, frontier) = (self.mode, self.frontier);
         let workers = start(&program, leaders, mode);
-        let (aside, expected, saves) = Default::default();
+        let (aside, expected, cut, cuts) = Default::default();
         Run {
             program,
             columns,
@@ -243,14 +289,15 @@ impl Run {
             saved: [0; 2],
             aside,
             expected,
-            saves,
+            cut,
+            cuts,
         }
     }
 
     /// Gives the workers all that was saved.
     pub(crate) fn restore(&mut self, saved: &[SavedBatch]) -> Result<()> {
         for worker in &mut self.workers {
-            saved.iter().try_for_each(|batch| worker.restore(batch.part, &batch.rows))?;
+            saved.iter().try_for_each(|batch| worker.restore(batch.part, &batch.rows, None))?;
         }
         Ok(())
     }
@@ -260,6 +307,11 @@ impl Run {
         let windowing = self.program.windowing();
         self.workers.iter_mut().try_for_each(|worker| worker.resume(&windowing, self.frontier))
     }
+}
+
+/// The rows that count.
+fn whole(saved: &[CutBatch]) -> Vec<SavedBatch> {
+    saved.iter().map(CutBatch::whole).collect()
 }
 
 fn slices(saved: &[SavedBatch]) -> BTreeSet<SliceId> {

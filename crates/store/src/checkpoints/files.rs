@@ -89,6 +89,15 @@ impl Checkpoints {
         Ok(Some(hex(&hash)))
     }
 
+    /// The first file of a manifest that is not there any more, among files of earlier checkpoints.
+    /// Asked before the manifest is published, as a user may have deleted a checkpoint.
+    pub fn missing(&self, manifest: &Manifest) -> Result<Option<String>> {
+        let is_older = |file: &&StateFile| file.checkpoint() != Some(manifest.checkpoint);
+        let mut older = manifest.files().filter(is_older).peekable();
+        let there = if older.peek().is_some() { self.file_lengths()? } else { BTreeMap::new() };
+        Ok(older.find(|file| !there.contains_key(&file.name)).map(|file| file.name.clone()))
+    }
+
     /// Lengths of the files with state, by name beside the manifests.
     pub(super) fn file_lengths(&self) -> Result<BTreeMap<String, u64>> {
         let objects = self.store.list(&format!("{}{}", self.prefix, names::STATE))?;
@@ -123,7 +132,7 @@ impl StateWriter {
         self.object.finish()?;
         let (bytes, xxh3) = (self.bytes, hex(&self.hash));
         let partitions = (partitions.start, partitions.end);
-        Ok(StateFile { name: self.name, bytes, xxh3, part, rows, partitions })
+        Ok(StateFile { name: self.name, bytes, xxh3, part, rows, partitions, slices: None })
     }
 }
 

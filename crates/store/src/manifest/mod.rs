@@ -108,10 +108,14 @@ pub struct StateFile {
     /// The number of their part within the state of the stage, if it has several.
     #[serde(default)]
     pub part: usize,
-    /// Rows in it.
+    /// Number of rows that count.
     pub rows: u64,
     /// Partitions of the keys: the first, and the number behind the last.
     pub partitions: (u32, u32),
+    /// The slices whose rows count, in ascending order; `None`: all rows do. Rows of other slices
+    /// are in a later file, or nobody needs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Vec<i64>>,
 }
 
 impl Manifest {

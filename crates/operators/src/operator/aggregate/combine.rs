@@ -16,6 +16,7 @@ use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::aside::AsideTables;
 use crate::operator::finish::{Finisher, ResultRows};
+use crate::operator::saved::Since;
 use crate::operator::{Firing, Room, Step};
 use crate::windowing::{Combining, SliceId, WindowId, Windowing, time_before};
 
@@ -34,8 +35,11 @@ pub(super) struct Combined {
     last: Option<WindowId>,
     fire: Option<FiringGroups>,
     /// Slices that later windows need, as they were when they fired; `None`: they are not saved.
-    slices: Option<BTreeMap<SliceId, Arc<Table>>>,
+    slices: Option<KeptSlices>,
 }
+
+/// Fired slices, with the cut that has their rows.
+type KeptSlices = BTreeMap<SliceId, (Since, Arc<Table>)>;
 
 /// Where the bounds of the windows of rows stand.
 #[derive(Clone, Copy)]
@@ -53,7 +57,7 @@ struct FiringGroups {
     window: WindowId,
     /// The slices that it is the first to need, and how far the first and the last of the windows
     /// reach.
-    slices: Vec<SliceId>,
+    slices: Vec<(SliceId, Since)>,
     from: i64,
     until: i64,
     /// Rows that are ready, as far as they have not been read.
@@ -99,7 +103,7 @@ impl Combined {
     pub(super) fn begin(
         &mut self,
         window: WindowId,
-        slices: Vec<(SliceId, Table)>,
+        slices: Vec<((SliceId, Since), Table)>,
         grouping: &Grouping,
     ) -> bool {
         if self.combining == Combining::OneSlice && slices.is_empty() {
@@ -108,7 +112,8 @@ impl Combined {
         let windowing = &grouping.windowing;
         let (slices, tables): (Vec<_>, Vec<_>) = slices.into_iter().unzip();
         let reach = |slice: &SliceId| windowing.last_window_of(*slice);
-        self.newest = self.newest.into_iter().chain(slices.iter().copied()).max_by_key(reach);
+        let names = slices.iter().map(|(slice, _)| *slice);
+        self.newest = self.newest.into_iter().chain(names).max_by_key(reach);
         self.last = Some(window);
         self.rows.begin(tables);
         let (from, until) = (windowing.first_end_in(window), windowing.last_end_in(window));
@@ -174,21 +179,23 @@ impl Combined {
         if let Some(kept) = &mut self.slices {
             let over = kept.extract_if(.., |slice, _| is_over(slice));
             // A table that a checkpoint has still to save is dropped there.
-            let tables = over.filter_map(|(_, table)| Arc::into_inner(table));
+            let tables = over.filter_map(|(_, (_, table))| Arc::into_inner(table));
             tables.for_each(|table| slices.recycle(table));
         }
     }
 
     /// Sets aside open sessions, as rows of the last slice that has fired, and slices that have
-    /// fired and that later windows need.
-    pub(super) fn set_aside(&self, grouping: &Grouping, to: &mut AsideTables) {
+    /// fired and that later windows need, but for those that an earlier cut has.
+    pub(super) fn set_aside(&mut self, grouping: &Grouping, to: &mut AsideTables) {
         if let (Some(last), Combining::Sessions { .. }) = (self.last, self.combining)
             && let Some(open) = self.rows.copy_open(&grouping.layout)
         {
             to.copy(*grouping.windowing.slices_of(last).end(), open);
         }
-        for (slice, table) in self.slices.iter().flatten() {
-            to.share(*slice, table.clone());
+        for (slice, (since, table)) in self.slices.iter_mut().flatten() {
+            if table.rows() > 0 && !to.leave_out(*slice, since) {
+                to.share(*slice, table.clone());
+            }
         }
     }
 
@@ -200,7 +207,7 @@ impl Combined {
     /// Adds the rows that are kept.
     pub(super) fn add_usage(&self, usage: &mut Usage) {
         let kept = || self.slices.iter().flat_map(BTreeMap::values);
-        let sum = |part: fn(&Table) -> usize| kept().map(|table| part(table)).sum::<usize>();
+        let sum = |part: fn(&Table) -> usize| kept().map(|(_, table)| part(table)).sum::<usize>();
         usage.bytes += (self.rows.bytes() + sum(Table::bytes)) as u64;
         usage.live_bytes += (self.rows.live_bytes() + sum(Table::live_bytes)) as u64;
         usage.keys += self.rows.rows() as u64;
@@ -235,7 +242,7 @@ impl BoundsSource {
 impl FiringGroups {
     fn go_on(&self, rows: &mut dyn Combiner, rows_max: usize, windowing: &Windowing) -> usize {
         let pane_of = |slice: usize, start: u64| match self.slices.get(slice) {
-            Some(slice) => windowing.panes_from(*slice, start as i64, self.from),
+            Some((slice, _)) => windowing.panes_from(*slice, start as i64, self.from),
             None => [0, -1],
         };
         rows.go_on(self.until, rows_max, &pane_of)
@@ -245,12 +252,14 @@ impl FiringGroups {
     fn put_back(
         &self,
         read: Vec<(usize, Table)>,
-        kept: &mut Option<BTreeMap<SliceId, Arc<Table>>>,
+        kept: &mut Option<KeptSlices>,
         slices: &mut Slices,
     ) {
         for (number, table) in read {
             match (kept.as_mut(), self.slices.get(number)) {
-                (Some(kept), Some(slice)) => _ = kept.insert(*slice, Arc::new(table)),
+                (Some(kept), Some((slice, since))) => {
+                    kept.insert(*slice, (*since, Arc::new(table)));
+                }
                 _ => slices.recycle(table),
             }
         }

@@ -32,7 +32,7 @@ use crate::error::{Contents, Error, Result};
 use crate::operator::counted::Buffers;
 use crate::operator::finish::Finisher;
 use crate::operator::identity::{Identity, TypeName};
-use crate::operator::saved::{SavedPart, SetAside};
+use crate::operator::saved::{Cut, SavedPart, SetAside, Since};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::{self, Window};
 use crate::windowing::{SliceId, WindowId, Windowing};
@@ -224,8 +224,8 @@ impl Operator for Aggregate {
         self.slices.open().chain(self.combined.newest()).collect()
     }
 
-    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
-        self.set_rows_aside(copied_bytes_max)
+    fn set_aside(&mut self, cut: Cut, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+        self.set_rows_aside(cut, copied_bytes_max)
     }
 
     fn thaw(&mut self) -> bool {
@@ -237,8 +237,8 @@ impl Operator for Aggregate {
         self.slices.awaits_thaw(window.map(|window| *windowing.slices_of(window).end()))
     }
 
-    fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()> {
-        self.restore_rows(part, rows)
+    fn restore(&mut self, part: usize, rows: &RecordBatch, counting: Option<&[i64]>) -> Result<()> {
+        self.restore_rows(part, rows, counting)
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {
@@ -257,7 +257,7 @@ impl Operator for Aggregate {
     fn fire_nothing(&mut self) -> bool {
         let grouping = &self.program.grouping;
         let is_row = grouping.has_empty_group && self.leads_empty_key;
-        let group = || vec![(SliceId::WHOLE, grouping.empty_table())];
+        let group = || vec![((SliceId::WHOLE, Since::CHANGED), grouping.empty_table())];
         is_row && self.combined.begin(WindowId::WHOLE, group(), grouping)
     }
 

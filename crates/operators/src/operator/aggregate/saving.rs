@@ -18,7 +18,7 @@ use crate::operator::Program;
 use crate::operator::aside::AsideTables;
 use crate::operator::identity::{Identity, TypeName, key_text, window_text};
 use crate::operator::saved::{
-    Restoring, SavePoint, SavedBatch, SavedPart, SetAside, StateRows, state_schema,
+    Cut, Restoring, SavePoint, SavedBatch, SavedPart, SetAside, StateRows, Unchanged, state_schema,
 };
 use crate::windowing::{Combining, SliceId, time_before};
 
@@ -144,23 +144,38 @@ impl SetAside for AsideAggregate {
     fn copied_bytes(&self) -> usize {
         self.tables.copied_bytes()
     }
+
+    fn unchanged(&self) -> Unchanged {
+        self.tables.unchanged()
+    }
 }
 
 impl Aggregate {
     /// See [`Operator::set_aside`](crate::operator::Operator::set_aside).
-    pub(super) fn set_rows_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+    pub(super) fn set_rows_aside(
+        &mut self,
+        cut: Cut,
+        copied_bytes_max: usize,
+    ) -> Result<Box<dyn SetAside>> {
         if self.combined.firing().is_some() || self.slices.awaits_thaw(None) {
             return Err(Error::Internal("state is set aside while it fires, or again".into()));
         }
         let program = self.program.clone();
-        let mut tables = AsideTables::default();
+        let mut tables = AsideTables::new(cut);
         self.combined.set_aside(&program.grouping, &mut tables);
         self.slices.set_aside(copied_bytes_max, &mut tables);
+        // Open sessions have the name of a slice that has fired, and is not here any more.
+        debug_assert!(tables.are_disjoint(), "a slice both saved and left out");
         Ok(Box::new(AsideAggregate { program, tables }))
     }
 
     /// See [`Operator::restore`](crate::operator::Operator::restore).
-    pub(super) fn restore_rows(&mut self, part: usize, rows: &RecordBatch) -> Result<()> {
+    pub(super) fn restore_rows(
+        &mut self,
+        part: usize,
+        rows: &RecordBatch,
+        counting: Option<&[i64]>,
+    ) -> Result<()> {
         let (grouping, name) = (&self.program.grouping, self.program.name());
         let saved = self.program.saved_part();
         let restoring = Restoring { name: &name, part: &saved };
@@ -169,7 +184,7 @@ impl Aggregate {
         }
         let (words, arena) = restoring.state_rows(rows)?;
         let row_words = grouping.layout.row_words();
-        for (slice, range) in restoring.slices(rows)? {
+        for (slice, range) in restoring.slices(rows, counting)? {
             let words = &words[range.start * row_words..range.end * row_words];
             if !grouping.windowing.has_slice(slice) {
                 return Err(restoring.damaged(format_args!("there is no slice {slice}")));

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::modes::Modes;
 use crate::operator::routed::Routed;
+use crate::operator::saved::Since;
 use crate::operator::{Counters, Room, SealSlice};
 use crate::passed::{Format, Onward, Parcel, PassedBuffers, PassedRows, Pool, ReadRows};
 use crate::windowing::{SliceId, WindowId, Windowing};
@@ -240,6 +241,7 @@ impl Slices {
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
         self.counted.change_table(id, slice);
+        slice.since = Since::CHANGED;
         let feeds = read.feeds();
         let hashes = &mut self.block.hashes;
         if slice.primary.is_direct() {
@@ -316,6 +318,7 @@ impl Slices {
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return };
         self.counted.change_table(id, slice);
+        slice.since = Since::CHANGED;
         slice.primary.merge(segment, &mut self.pool, &mut self.scratch);
     }
 
@@ -333,6 +336,7 @@ impl Slices {
         self.ensure(id);
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
         self.counted.change_table(id, slice);
+        slice.since = Since::CHANGED;
         slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
     }
 
@@ -372,9 +376,10 @@ impl Slices {
 
     /// Takes out the slices up to the `last` that a complete window is the first to need, in order;
     /// their fragments have been sealed. Earlier ones are there after a restart alone.
-    pub(crate) fn remove_all(&mut self, last: SliceId) -> Vec<(SliceId, Table)> {
-        let ids: Vec<SliceId> = self.slices.range(..=last).map(|(id, _)| *id).collect();
-        ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
+    pub(crate) fn remove_all(&mut self, last: SliceId) -> Vec<((SliceId, Since), Table)> {
+        let all = self.slices.range(..=last).map(|(id, slice)| (*id, slice.since));
+        let all: Vec<_> = all.collect();
+        all.into_iter().filter_map(|slice| Some((slice, self.remove(slice.0)?))).collect()
     }
 
     /// Takes out a slice of a complete window; its fragments have been sealed. The next may go on

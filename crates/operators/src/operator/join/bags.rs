@@ -12,6 +12,7 @@ use crate::budget::Usage;
 use crate::columns::keys::{EncodedKeys, KeyBlock};
 use crate::error::Result;
 use crate::operator::routed::Routed;
+use crate::operator::saved::{Cut, Since, Unchanged};
 use crate::operator::{Leadership, Room, SealSlice};
 use crate::passed::{
     Keeping, Onward, Outgoing, Parcel, Passed, PassedBuffers, PassedRows, Pool, ReadRows,
@@ -47,13 +48,23 @@ pub(super) struct Bags {
     positions: Vec<u32>,
 }
 
-/// By side: bags set aside, and their slices.
-pub(super) type AsideBags = [VecDeque<(SliceId, Arc<Passed>)>; 2];
+/// Bags set aside.
+#[derive(Default)]
+pub(super) struct AsideBags {
+    /// By side: bags, and their slices. A bag leaves with its last row.
+    pub(super) bags: [VecDeque<(SliceId, Arc<Passed>)>; 2],
+    /// Bytes of copies.
+    pub(super) copied_bytes: usize,
+    /// Bags that are left out.
+    pub(super) unchanged: Unchanged,
+}
 
 /// The bags of a window, by side.
 #[derive(Default)]
 struct BagsOfSlice {
     own: [Passed; 2],
+    /// Which cut has them.
+    since: [Since; 2],
     /// Earlier rows, while a checkpoint saves them.
     aside: [Option<Arc<Passed>>; 2],
     /// For other leaders, by leader; none from the beginning.
@@ -76,10 +87,16 @@ impl BagsOfSlice {
         self.others.iter().flatten()
     }
 
+    /// The bag of a side for this leader, to which rows are added.
+    fn bag_of_own(&mut self, side: usize) -> &mut Passed {
+        self.since[side] = Since::CHANGED;
+        &mut self.own[side]
+    }
+
     /// The bag of a side for a leader.
     fn bag(&mut self, side: usize, leader: usize, me: usize, leaders: usize) -> &mut Passed {
         if leader == me {
-            return &mut self.own[side];
+            return self.bag_of_own(side);
         }
         let others = &mut self.others[side];
         if others.is_empty() {
@@ -220,7 +237,7 @@ impl Bags {
     /// Takes in rows that are for this leader, where another process has put them.
     pub(super) fn take_in(&mut self, rows: &ReadRows<'_>) {
         let mut place = self.take(rows.slice());
-        place.own[rows.side()].keep_read(rows, &mut self.passing[rows.side()].pool);
+        place.bag_of_own(rows.side()).keep_read(rows, &mut self.passing[rows.side()].pool);
         self.put(rows.slice(), place);
     }
 
@@ -228,7 +245,7 @@ impl Bags {
     pub(super) fn adopt(&mut self, rows: PassedRows) {
         let slice = rows.slice;
         let mut place = self.take(slice);
-        place.own[rows.side.min(1)].add(rows);
+        place.bag_of_own(rows.side.min(1)).add(rows);
         self.put(slice, place);
     }
 
@@ -302,21 +319,27 @@ impl Bags {
         self.slices.iter().filter(|(_, slice)| !slice.is_empty()).map(|(id, _)| *id)
     }
 
-    /// Sets rows of own keys aside, by side: copies of bags as long as these have no more than so
-    /// many bytes, then the bags; and the bytes of the copies.
+    /// Sets rows of own keys aside, but for bags that have not changed: copies of bags as long as
+    /// these have no more than so many bytes, then the bags.
     pub(super) fn set_aside(
         &mut self,
         saves: &dyn Fn(usize) -> bool,
+        cut: Cut,
         copied_bytes_max: usize,
-    ) -> (AsideBags, usize) {
-        let (mut bags, mut copied_bytes) = <([VecDeque<_>; 2], usize)>::default();
+    ) -> AsideBags {
+        let mut all = AsideBags::default();
+        all.unchanged.durable = cut.durable;
         for (id, slice) in &mut self.slices {
             for (side, own) in slice.own.iter_mut().enumerate() {
                 if own.rows() == 0 || !saves(side) {
                     continue;
                 }
-                let bag = if copied_bytes + own.live_bytes() <= copied_bytes_max {
-                    copied_bytes += own.live_bytes();
+                if cut.leaves_out(&mut slice.since[side]) {
+                    all.unchanged.slices.push((side, *id));
+                    continue;
+                }
+                let bag = if all.copied_bytes + own.live_bytes() <= copied_bytes_max {
+                    all.copied_bytes += own.live_bytes();
                     Arc::new(own.clone())
                 } else {
                     let bag = Arc::new(std::mem::take(own));
@@ -324,10 +347,10 @@ impl Bags {
                     self.aside.push_back((*id, side));
                     bag
                 };
-                bags[side].push_back((*id, bag));
+                all.bags[side].push_back((*id, bag));
             }
         }
-        (bags, copied_bytes)
+        all
     }
 
     /// Takes the first bag back that was set aside, if it has been saved.
@@ -362,7 +385,7 @@ impl Bags {
     pub(super) fn keep(&mut self, side: usize, rows: &Outgoing<'_>) -> Result<()> {
         let mut place = self.take(rows.slice);
         let PassedBuffers { format, pool } = &mut self.passing[side];
-        let kept = place.own[side].keep_all(format, rows, pool, &mut self.scratch);
+        let kept = place.bag_of_own(side).keep_all(format, rows, pool, &mut self.scratch);
         self.put(rows.slice, place);
         kept
     }

@@ -48,7 +48,7 @@ use crate::error::{Contents, Error, Result};
 use crate::failing::first_failing;
 use crate::operator::counted::{Buffers, in_parts, within};
 use crate::operator::identity::{Identity, TypeName};
-use crate::operator::saved::{SavedPart, SetAside};
+use crate::operator::saved::{Cut, SavedPart, SetAside};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan::Window;
 use crate::windowing::{SliceId, WindowId, Windowing};
@@ -252,8 +252,8 @@ impl Operator for Join {
         self.bags.open().collect()
     }
 
-    fn set_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
-        self.set_rows_aside(copied_bytes_max)
+    fn set_aside(&mut self, cut: Cut, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+        self.set_rows_aside(cut, copied_bytes_max)
     }
 
     fn thaw(&mut self) -> bool {
@@ -265,8 +265,8 @@ impl Operator for Join {
         self.bags.await_thaw(window.map(|window| *windowing.slices_of(window).start()))
     }
 
-    fn restore(&mut self, part: usize, rows: &RecordBatch) -> Result<()> {
-        self.restore_rows(part, rows)
+    fn restore(&mut self, part: usize, rows: &RecordBatch, counting: Option<&[i64]>) -> Result<()> {
+        self.restore_rows(part, rows, counting)
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {

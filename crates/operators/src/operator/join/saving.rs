@@ -8,7 +8,6 @@
 //! them, and all restore them. A row of the other side may be at any leader: each leader restores
 //! its share of every batch.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
@@ -16,6 +15,7 @@ use arrow::compute::take_arrays;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use millstream_state::Leaders;
 
+use super::bags::AsideBags;
 use super::gathered::Gathering;
 use super::program::Meeting;
 use super::sides::{JoinSide, SideColumns};
@@ -24,9 +24,10 @@ use crate::columns::plain::{kept, kept_type, unkept};
 use crate::error::{Error, Result};
 use crate::operator::identity::{Identity, TypeName, column_text, key_text, window_text};
 use crate::operator::saved::{
-    Restoring, SLICE, SavePoint, SavedBatch, SavedPart, SetAside, schema_of, words_column,
+    Cut, Restoring, SLICE, SavePoint, SavedBatch, SavedPart, SetAside, Unchanged, schema_of,
+    words_column,
 };
-use crate::passed::{Outgoing, Passed, PassedRows, Reader};
+use crate::passed::{Outgoing, PassedRows, Reader};
 use crate::plan::JoinKind;
 use crate::windowing::SliceId;
 
@@ -135,9 +136,7 @@ struct AsideJoin {
     /// Versions, and which of them are live, of the last slice that has fired.
     versions: Vec<(SideColumns, Vec<bool>)>,
     last: Option<SliceId>,
-    /// By side: a bag leaves with its last row.
-    bags: [VecDeque<(SliceId, Arc<Passed>)>; 2],
-    copied_bytes: usize,
+    aside: AsideBags,
 }
 
 impl SetAside for AsideJoin {
@@ -156,7 +155,11 @@ impl SetAside for AsideJoin {
     }
 
     fn copied_bytes(&self) -> usize {
-        self.copied_bytes
+        self.aside.copied_bytes
+    }
+
+    fn unchanged(&self) -> Unchanged {
+        self.aside.unchanged.clone()
     }
 }
 
@@ -196,8 +199,8 @@ impl AsideJoin {
 
     /// The next rows of a side's bags.
     fn save_bags(&mut self, number: usize, at: &mut SavePoint) -> Result<Option<SavedBatch>> {
-        let AsideJoin { program, bags, .. } = self;
-        let (side, bags) = (&program.sides[number], &mut bags[number]);
+        let AsideJoin { program, aside, .. } = self;
+        let (side, bags) = (&program.sides[number], &mut aside.bags[number]);
         let mut reader = Reader::new(program.sides[0].format.clone());
         let (mut gathering, mut slices, mut bytes) = (Gathering::new(side, 0), Vec::new(), 0);
         while let Some((slice, bag)) = bags.front()
@@ -222,20 +225,32 @@ impl AsideJoin {
 
 impl Join {
     /// See [`Operator::set_aside`](crate::operator::Operator::set_aside).
-    pub(super) fn set_rows_aside(&mut self, copied_bytes_max: usize) -> Result<Box<dyn SetAside>> {
+    pub(super) fn set_rows_aside(
+        &mut self,
+        cut: Cut,
+        copied_bytes_max: usize,
+    ) -> Result<Box<dyn SetAside>> {
         let Join { program, bags, versions, last, leadership, firing, .. } = self;
         if firing.is_some() || bags.await_thaw(None) {
             return Err(Error::Internal("state is set aside while it fires, or again".into()));
         }
         // The first leader saves rows of which each leader has a copy.
         let saves = |side| program.meeting != Meeting::Broadcast(side) || leadership.me == 0;
-        let (bags, copied_bytes) = bags.set_aside(&saves, copied_bytes_max);
+        let aside = bags.set_aside(&saves, cut, copied_bytes_max);
         let (program, last, versions) = (program.clone(), *last, versions.copy());
-        Ok(Box::new(AsideJoin { program, versions, last, bags, copied_bytes }))
+        // Versions have the name of a slice that has fired, and has no bags any more.
+        let is_left_out = |slice| aside.unchanged.slices.contains(&(1, slice));
+        debug_assert!(!last.is_some_and(is_left_out), "a slice both saved and left out");
+        Ok(Box::new(AsideJoin { program, versions, last, aside }))
     }
 
     /// See [`Operator::restore`](crate::operator::Operator::restore).
-    pub(super) fn restore_rows(&mut self, number: usize, rows: &RecordBatch) -> Result<()> {
+    pub(super) fn restore_rows(
+        &mut self,
+        number: usize,
+        rows: &RecordBatch,
+        counting: Option<&[i64]>,
+    ) -> Result<()> {
         let Join { program, bags, leadership, .. } = self;
         let Some(side) = program.sides.get(number) else {
             return Err(Error::Internal(format!("part {number} of a join, which has two")));
@@ -266,7 +281,7 @@ impl Join {
         let arguments = side.inputs(&columns)?;
         let vars = side.format.vars_behind(side.texts_in(&columns), &arguments);
         let places: Vec<u32> = (0..rows.num_rows() as u32).collect();
-        for (slice, range) in restoring.slices(rows)? {
+        for (slice, range) in restoring.slices(rows, counting)? {
             if !program.windowing.has_slice(slice) {
                 return Err(restoring.damaged(format_args!("there is no slice {slice}")));
             }

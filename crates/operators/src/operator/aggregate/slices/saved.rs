@@ -13,11 +13,11 @@ use crate::windowing::SliceId;
 const STEP_CHUNKS: usize = 1;
 
 impl Slices {
-    /// Sets the rows of own keys aside: copies of them, as long as these have no more than so many
-    /// bytes; then the tables.
+    /// Sets the rows of own keys aside, but for slices that are left out: copies of them, as long
+    /// as these have no more than so many bytes; then the tables.
     pub(crate) fn set_aside(&mut self, copied_bytes_max: usize, to: &mut AsideTables) {
         for (id, slice) in &mut self.slices {
-            if slice.primary.rows() == 0 {
+            if slice.primary.rows() == 0 || to.leave_out(*id, &mut slice.since) {
                 continue;
             }
             if to.copied_bytes() + slice.primary.copy_bytes() <= copied_bytes_max {

@@ -8,11 +8,14 @@ use millstream_state::{ChunkPool, Fragment, Leaders, Load, RowLayout, Scratch, S
 use super::spare::Spare;
 use crate::budget::Usage;
 use crate::operator::SealSlice;
+use crate::operator::saved::Since;
 use crate::passed::{Passed, PassedBuffers, PassedRows};
 
 /// State of one window slice.
 pub(super) struct Slice {
     pub(super) primary: Table,
+    /// Which cut has the rows of own keys.
+    pub(super) since: Since,
     pub(super) aside: Aside,
     /// By leader, from its first row on.
     pub(super) fragments: Vec<Option<Box<Fragment>>>,
@@ -119,6 +122,7 @@ impl Slice {
         let (passed, sealed, counted, counted_others) = Default::default();
         Slice {
             primary,
+            since: Since::CHANGED,
             aside: Aside::None,
             fragments,
             passed,

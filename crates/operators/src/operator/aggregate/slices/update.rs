@@ -15,6 +15,7 @@ use crate::columns::keys::{ColumnVars, EncodedKeys, VarColumn};
 use crate::error::Result;
 use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::modes::Modes;
+use crate::operator::saved::Since;
 use crate::passed::{Onward, Outgoing, Passed, PassedBuffers};
 use crate::windowing::SliceId;
 
@@ -119,7 +120,10 @@ impl Update<'_> {
         EncodedKeys { words, hashes }: EncodedKeys<'_>,
     ) -> Result<()> {
         let first = part_of(hashes, 0, BLOCK_ROWS);
-        let Slice { primary, fragments, .. } = &mut *self.slice;
+        let Slice { primary, fragments, since, .. } = &mut *self.slice;
+        if !matches!(to, To::Fragment(_)) {
+            *since = Since::CHANGED;
+        }
         let mut table = match to {
             To::All(own) => Target::Joint(primary, own),
             To::Primary => Target::Table(primary),
