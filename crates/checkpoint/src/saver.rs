@@ -205,11 +205,12 @@ impl Shared {
 impl millstream_engine::Checkpoints for Saver {
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
         let own = self.shared.writer.partitions(leader);
+        let by_key = operator.saves_by_key();
         let has_own = |file: &&StateFile| {
             let (first, end) = file.partitions;
-            first < own.end && own.start < end
+            !by_key || first < own.end && own.start < end
         };
-        // Each worker picks the rows of its own keys.
+        // Each worker picks its own rows.
         self.from[stage].iter().filter(has_own).try_for_each(|file| {
             let store = &self.shared.writer.fixed.store;
             read(store, file, |rows| operator.restore(file.part, rows, file.slices.as_deref()))
@@ -284,7 +285,10 @@ impl Drop for Saver {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((works, thread)) = thread {
             drop(works);
-            let _ = thread.join();
+            // The thread itself may be the last that knows of the job.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 }

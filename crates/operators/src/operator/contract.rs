@@ -369,6 +369,12 @@ pub trait Operator: Send {
 
     // What follows has a default, which is right for an operator that has nothing of the kind.
 
+    /// Whether each row that is saved belongs to the leader of its key, so that a leader needs no
+    /// batch of other partitions.
+    fn saves_by_key(&self) -> bool {
+        true
+    }
+
     /// Takes back, for a bounded time, what was set aside and has been saved. Whether there was
     /// something to do.
     fn thaw(&mut self) -> bool {

@@ -256,6 +256,10 @@ impl Operator for Join {
         self.set_rows_aside(cut, copied_bytes_max)
     }
 
+    fn saves_by_key(&self) -> bool {
+        self.program.meeting == Meeting::Keys
+    }
+
     fn thaw(&mut self) -> bool {
         self.bags.thaw()
     }
