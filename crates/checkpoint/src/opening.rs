@@ -67,7 +67,7 @@ pub type Place = (Option<u64>, String);
 #[derive(Debug)]
 pub enum Opening {
     /// The job begins or goes on.
-    Runs(Opened),
+    Runs(Box<Opened>),
     /// The job has ended in the checkpoint of this number. Its rows are visible.
     Ended(u64),
 }
@@ -108,7 +108,7 @@ pub fn open_in(
         }
     }
     let begin = Begin { store, attempt: attempt(), next, began };
-    begin.begin(options, job, found, Box::new(notice)).map(Opening::Runs)
+    begin.begin(options, job, found, Box::new(notice)).map(|opened| Opening::Runs(Box::new(opened)))
 }
 
 /// Takes part in a job that the first process has opened at a place.

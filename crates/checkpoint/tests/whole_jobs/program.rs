@@ -279,7 +279,7 @@ impl World {
         };
         match open_in(self.checkpoints(gate), &options, &job, |_| {})? {
             Opening::Ended(_) => Ok(None),
-            Opening::Runs(opened) => Ok(Some(opened)),
+            Opening::Runs(opened) => Ok(Some(*opened)),
         }
     }
 

@@ -59,7 +59,8 @@ impl Job {
             started_us: 0,
         };
         let opening = open(&options, &job, |_| {}).unwrap();
-        let Opening::Runs(Opened { saver, place, .. }) = opening else { panic!("it has ended") };
+        let Opening::Runs(opened) = opening else { panic!("it has ended") };
+        let Opened { saver, place, .. } = *opened;
         let Planned::Aggregate(aggregate) = &plan.stages[0].operator else { panic!("another") };
         let program = AggregateProgram::new(aggregate, 0, &plan.stages[0].output).unwrap();
         let program: Arc<dyn Program> = Arc::new(program);

@@ -73,8 +73,11 @@ impl Sums {
     }
 }
 
-/// The rows of a job that is not stopped, by output.
-fn uninterrupted(plan: &Plan, settings: &Settings) -> Result<(Vec<Vec<String>>, Totals)> {
+/// The rows of a whole job, by output, and its counts.
+type Whole = (Vec<Vec<String>>, Totals);
+
+/// A job that is not stopped.
+fn uninterrupted(plan: &Plan, settings: &Settings) -> Result<Whole> {
     let kept = Arc::new(Kept::new(plan.outputs.len()));
     let orders = vec![RowOrder::Deterministic; plan.outputs.len()];
     let none: Arc<dyn Look> = Control::none(&kept);
@@ -166,7 +169,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
 /// compares its counts, if these depend on the input alone: with a LIMIT they do not.
 fn compare(
     kept: &Kept,
-    (expected, result): (Result<(Vec<Vec<String>>, Totals)>, Result<Totals>),
+    (expected, result): (Result<Whole>, Result<Totals>),
     counts: bool,
     orders: &[RowOrder],
     sums: &Sums,

@@ -219,7 +219,8 @@ pub fn ready(
                     mark_all(sinks)?;
                     return Ok(Readied::Ended(number));
                 }
-                Opening::Runs(Opened { resume, saver, remarks, .. }) => {
+                Opening::Runs(opened) => {
+                    let Opened { resume, saver, remarks, .. } = *opened;
                     (resume, Some(saver), remarks)
                 }
             }

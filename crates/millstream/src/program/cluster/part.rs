@@ -252,7 +252,7 @@ impl QueryPart {
         match opening.map_err(fault)? {
             Opening::Runs(opened) => {
                 let place = opened.place.clone();
-                self.saving = Some(Saving::new(opened, saved.every));
+                self.saving = Some(Saving::new(*opened, saved.every));
                 Ok(Checkpoints::At(place))
             }
             Opening::Ended(number) => {
