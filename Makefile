@@ -96,9 +96,9 @@ measure: lab
 simulate:
 	@.ci/setup cc rust
 	MILLSTREAM_SEEDS=$${MILLSTREAM_SEEDS:-100000} cargo test --profile ci --locked --workspace \
-		--test equivalence simulated -- --nocapture
+		--test jobs equivalence::simulated -- --nocapture
 	MILLSTREAM_SEEDS=$$(( $${MILLSTREAM_SEEDS:-100000} / 10 )) cargo test --profile ci --locked --workspace \
-		--test simulated_processes -- --nocapture
+		--test jobs simulated_processes:: -- --nocapture
 
 soak: .venv/ready
 	@.ci/setup cc rust

@@ -1,7 +1,5 @@
 //! Tests of files as sinks, through the crate's public interface.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;

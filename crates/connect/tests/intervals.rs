@@ -1,8 +1,6 @@
 //! Sinks of jobs that end many intervals: rows of an interval are visible after its commit, and not
 //! before where a sink can hold them back.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};

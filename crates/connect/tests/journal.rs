@@ -1,8 +1,6 @@
 //! Inputs with a journal: what has come is read again from any position, in the chunks in which it
 //! was read first, and counts once.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};

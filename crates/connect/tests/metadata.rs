@@ -1,8 +1,6 @@
 //! Tests of metadata columns through the crate's public interface: reading may begin at any
 //! position, and what is beside a record stays the same.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;

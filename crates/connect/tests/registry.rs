@@ -1,8 +1,6 @@
 //! Tests of connectors by name, as `CREATE TABLE` uses them, on files and through the crate's
 //! public interface.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;

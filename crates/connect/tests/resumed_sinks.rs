@@ -1,8 +1,6 @@
 //! Directories of files that jobs with checkpoints write, with a crash between any two steps: each
 //! row is seen once.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Tables that a job reads on in another run of the program: each split from its position, with the
 //! chunks of a job that was not interrupted.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;

@@ -3,16 +3,14 @@
 //! of these from a seed. `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that
 //! one.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::*;
 use millstream_contract::Settings;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::FragmentMode;
 use millstream_engine::Stats;
-use support::*;
 
 /// One seed's job: everything about it follows from the seed.
 fn simulate(seed: u64) -> Stats {

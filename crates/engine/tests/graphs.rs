@@ -1,17 +1,15 @@
 //! Plans of any shape in one process: the same rows, at each output, as one after the other in
 //! sequence. `MILLSTREAM_SEEDS=100000` runs more simulated jobs, `MILLSTREAM_SEED=7` just the one.
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 
+use crate::support::graph::Graph;
+use crate::support::{
+    Collect, Random, drawn_settings, happened, lines, packed, repeat, run_seeds, same_rows,
+};
 use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Job, Stats};
-use support::graph::Graph;
-use support::{
-    Collect, Random, drawn_settings, happened, lines, packed, repeat, run_seeds, same_rows,
-};
 
 /// Runs a plan; the rows of each output.
 fn run(graph: &Graph, settings: &Settings, order: RowOrder) -> (Stats, Result<Vec<Vec<String>>>) {

@@ -2,13 +2,11 @@
 //! workers and epochs. `MILLSTREAM_SEEDS=100000` runs more simulated jobs, `MILLSTREAM_SEED=7` just
 //! the one.
 
-mod support;
-
+use crate::support::joins::Case;
+use crate::support::{Random, drawn_settings, happened, repeat, run, run_seeds, same_rows};
 use millstream_contract::plan::JoinKind;
 use millstream_contract::{Error, Settings};
 use millstream_engine::Stats;
-use support::joins::Case;
-use support::{Random, drawn_settings, happened, repeat, run, run_seeds, same_rows};
 
 /// One seed's job: everything about it follows from the seed.
 fn simulate(seed: u64) -> Stats {

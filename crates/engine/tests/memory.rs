@@ -2,19 +2,17 @@
 //! that are ahead wait and the slowest goes on. Only if that does not help does the job end, and
 //! its error says why.
 
-mod support;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::support::{Random, Record, oracle, passing, query, run, table};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::plan::Plan;
 use millstream_contract::table::*;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::Stats;
-use support::{Random, Record, oracle, passing, query, run, table};
 
 const MIB: u64 = 1 << 20;
 

@@ -2,19 +2,17 @@
 //! follow the order of its records. Simulation cannot show this, since a simulated step decodes a
 //! chunk as a whole.
 
-mod support;
-
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::support::script::batches_of;
+use crate::support::*;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::table::*;
 use millstream_contract::{Result, Settings};
-use support::script::batches_of;
-use support::*;
 
 /// Which chunks somebody has begun to decode.
 #[derive(Debug, Default)]

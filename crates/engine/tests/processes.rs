@@ -1,8 +1,7 @@
 //! Tests of P2 over several processes: the same rows, whatever the number of processes and workers,
 //! the fabric and the sizes of rings. Each process is a thread here, with a device of its own.
 
-mod support;
-
+use crate::support::*;
 use millstream_contract::Settings;
 use millstream_contract::settings::{Exchange, FragmentMode};
 use millstream_fabric::Fabric;
@@ -10,7 +9,6 @@ use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_flow::channel::Settings as Channels;
-use support::*;
 
 fn similar(rows: &[String], expected: &[String], what: &str) {
     let differing = rows.iter().zip(expected).find(|(a, b)| a != b);

@@ -1,10 +1,11 @@
 //! Tests of P1 and of progress, in simulation, from many seeds: nothing fires early, idle splits do
 //! not hold the others back, and records far ahead of the clock do not carry the watermark along.
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 
+use crate::support::script::{Script, Scripted, batches_of};
+use crate::support::watch::Watch;
+use crate::support::{Memory, Random, Record, aggregate, event_time, oracle, query, table};
 use arrow::array::*;
 use arrow::datatypes::*;
 use millstream_contract::Settings;
@@ -12,9 +13,6 @@ use millstream_contract::plan::{Plan, Tumble};
 use millstream_contract::settings::{FragmentMode, MaxAhead};
 use millstream_contract::table::Sharing;
 use millstream_engine::{Job, Stats};
-use support::script::{Script, Scripted, batches_of};
-use support::watch::Watch;
-use support::{Memory, Random, Record, aggregate, event_time, oracle, query, table};
 
 fn record(ts_ms: i64) -> Record {
     let name = "n".to_string();

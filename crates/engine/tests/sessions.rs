@@ -2,10 +2,11 @@
 //! and what sessions must hold up to. Simulated runs draw everything from a seed:
 //! `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that one.
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 
+use crate::support::script::{Script, Scripted};
+use crate::support::sessions::SessionCase;
+use crate::support::*;
 use arrow::array::*;
 use arrow::datatypes::TimestampMillisecondType;
 use millstream_contract::Settings;
@@ -13,9 +14,6 @@ use millstream_contract::plan::{Session, Window};
 use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Sharing;
 use millstream_engine::{Job, Stats};
-use support::script::{Script, Scripted};
-use support::sessions::SessionCase;
-use support::*;
 
 /// One seed's job with sessions.
 fn simulate_sessions(seed: u64) -> Stats {

@@ -1,19 +1,17 @@
 //! Tests of sinks that are slow, on real threads: while one worker writes, the others go on, as far
 //! as memory allows. Simulation cannot show this, since a simulated step writes in no time.
 
-mod support;
-
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::support::*;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::*;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Job, Stats};
-use support::*;
 
 const CHUNKS: usize = 400;
 const CHUNK_ROWS: usize = 100;

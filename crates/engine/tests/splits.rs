@@ -1,14 +1,12 @@
 //! Tests of several splits at once. Each has its own watermark, decides alone which of its records
 //! are late, ends at any time, or falls idle. All run in simulation, against a sequential oracle.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::script::{Script, Scripted, batches_of};
+use crate::support::*;
 use millstream_contract::Settings;
 use millstream_engine::Stats;
-use support::script::{Script, Scripted, batches_of};
-use support::*;
 
 /// A split's records: event time from `start_ms` in steps of up to `step_ms`, disordered by up to
 /// `behind_ms`, now and then by far more.

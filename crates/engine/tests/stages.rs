@@ -2,18 +2,16 @@
 //! are run one after the other, and no later than with the last record that they wait for.
 //! `MILLSTREAM_SEEDS=100000` runs more simulated jobs, `MILLSTREAM_SEED=7` only that one.
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 
+use crate::support::chain::{Chain, Link};
+use crate::support::script::{Script, Scripted, batches_of, with_a_silent_split};
+use crate::support::watch::Watch;
+use crate::support::*;
 use millstream_contract::Settings;
 use millstream_contract::settings::Exchange;
 use millstream_contract::table::Table;
 use millstream_engine::{Job, Stats};
-use support::chain::{Chain, Link};
-use support::script::{Script, Scripted, batches_of, with_a_silent_split};
-use support::watch::Watch;
-use support::*;
 
 /// One seed's job: everything about it follows from the seed.
 fn simulate(seed: u64) -> Stats {

@@ -3,11 +3,10 @@
 //! watermarks that the records bring along. Simulated jobs are compared with a few lines of plain
 //! Rust.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::{Memory, Random, call, key, run};
 use arrow::array::*;
 use arrow::datatypes::*;
 use millstream_contract::expr::{Evaluate, Expr};
@@ -15,7 +14,6 @@ use millstream_contract::plan::*;
 use millstream_contract::settings::FragmentMode;
 use millstream_contract::table::Sharing;
 use millstream_contract::{Error, Result, Settings};
-use support::{Memory, Random, call, key, run};
 
 #[derive(Clone, Debug)]
 struct Row {

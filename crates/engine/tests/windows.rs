@@ -2,16 +2,14 @@
 //! record for which of its windows it is late. Simulated runs draw everything from a seed:
 //! `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that one.
 
-mod support;
-
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::*;
 use millstream_contract::plan::{Cumulate, Hop, Window};
 use millstream_contract::{Error, Settings};
 use millstream_engine::Stats;
-use support::*;
 
 /// Start and end of the windows that a time (in milliseconds) lies in, in order of their ends.
 fn windows_of(window: Window, ts: i64) -> Vec<(i64, i64)> {

@@ -1,8 +1,6 @@
 //! Checkpoints: publishing, two coordinators, verifying, deleting, trimming, damage.
 
-mod common;
-
-use common::{Scratch, checkpoints, fault_at, manifest, steps_of, store, write_file};
+use crate::common::{Scratch, checkpoints, fault_at, manifest, steps_of, store, write_file};
 use millstream_store::disk::{CrashDisk, Fault, StepKind, Survival};
 use millstream_store::*;
 

@@ -1,11 +1,9 @@
 //! Every operation of a local store, with a crash before and after each of its steps, an error in
 //! each, and another program between any two.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{ROOT, fault_at, steps_of, store};
+use crate::common::{ROOT, fault_at, steps_of, store};
 use millstream_store::disk::{CrashDisk, Disk, Fault, StepKind, Survival};
 use millstream_store::{Error, LocalStore, Put, Result, Store};
 

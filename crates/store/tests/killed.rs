@@ -1,15 +1,13 @@
 //! Two coordinators on a directory of the machine, in processes of their own, killed at random
 //! moments.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Random, Scratch, manifest, write_file};
+use crate::common::{Random, Scratch, manifest, write_file};
 use millstream_store::{Checkpoints, Error, LocalStore, Store};
 
 const DIRECTORY: &str = "MILLSTREAM_STORE_DIRECTORY";
@@ -58,7 +56,7 @@ fn killed_coordinators_leave_whole_checkpoints_and_one_winner_each() {
         round += 1;
         let children = [0, 1].map(|_| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "coordinator", "--nocapture"])
+                .args(["--exact", "killed::coordinator", "--nocapture"])
                 .env(DIRECTORY, &scratch.0)
                 .stdout(Stdio::piped())
                 .spawn()

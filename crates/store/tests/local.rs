@@ -1,11 +1,9 @@
 //! A store in a directory of the machine.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 
-use common::Scratch;
+use crate::common::Scratch;
 use millstream_store::disk::{Disk, DiskFile, RealDisk};
 use millstream_store::{Error, LocalStore, Object, Put, Store};
 

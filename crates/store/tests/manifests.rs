@@ -1,8 +1,6 @@
 //! Manifests as bytes: round trips, damage of every kind, other versions.
 
-mod common;
-
-use common::{Random, manifest};
+use crate::common::{Random, manifest};
 use millstream_store::{Error, FORMAT, Manifest, StateFile};
 use xxhash_rust::xxh3::xxh3_64;
 

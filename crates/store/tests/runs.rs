@@ -1,8 +1,6 @@
 //! Random runs of a coordinator, with crashes and errors.
 
-mod common;
-
-use common::{Random, checkpoints, fault_at, manifest, store, write_file};
+use crate::common::{Random, checkpoints, fault_at, manifest, store, write_file};
 use millstream_store::disk::{CrashDisk, Fault, Survival};
 use millstream_store::*;
 

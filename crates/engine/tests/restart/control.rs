@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use millstream_engine::Stopper;
 
-use crate::kept::Kept;
-use crate::reading::Look;
+use super::kept::Kept;
+use super::reading::Look;
 use crate::support::Random;
 
 /// Takes cuts, and stops the job.

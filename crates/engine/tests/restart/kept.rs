@@ -13,7 +13,7 @@ use millstream_engine::{Checkpoints, CutTaken, OutputMark, Resume};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SetAside};
 
-use crate::cuts::{CutBatch, Cuts};
+use super::cuts::{CutBatch, Cuts};
 use crate::support::{Random, lines};
 
 /// The last interval of a job.

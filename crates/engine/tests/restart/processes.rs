@@ -9,12 +9,12 @@ use millstream_contract::{Error, Result, Settings};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
 use millstream_engine::{Stats, Totals};
 
-use crate::control::Control;
-use crate::kept::Kept;
-use crate::queries::{Query, has_limit};
-use crate::reading::{Look, read};
+use super::control::Control;
+use super::kept::Kept;
+use super::queries::{Query, has_limit};
+use super::reading::{Look, read};
+use super::{Sums, checkpoints, compare, sinks_of, uninterrupted};
 use crate::support::*;
-use crate::{Sums, checkpoints, compare, sinks_of, uninterrupted};
 
 /// What the job came to: `None` if it was stopped, or a process was killed.
 fn ended(outcomes: Vec<Outcome>) -> Option<Result<Totals>> {

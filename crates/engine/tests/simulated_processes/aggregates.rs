@@ -8,8 +8,8 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::{Fault, Scenario};
 
+use super::{counted_by_key, described, faults, happened, run, run_all, seeds};
 use crate::support::{Random, drawn_settings, oracle, packed, query, records, table};
-use crate::{counted_by_key, described, faults, happened, run, run_all, seeds};
 
 /// What a seed's job came to.
 #[derive(Default)]

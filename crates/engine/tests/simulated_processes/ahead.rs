@@ -12,9 +12,9 @@ use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 use millstream_flow::channel::Settings as Channels;
 
+use super::{Same, run};
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, query};
-use crate::{Same, run};
 
 const WINDOWS: i64 = 40;
 const WINDOW_MS: i64 = 1_000;

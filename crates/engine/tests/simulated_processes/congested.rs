@@ -8,9 +8,9 @@ use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Sharing;
 use millstream_engine::simulation::{Fault, Scenario};
 
+use super::{Same, run, stateless};
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, query, records};
-use crate::{Same, run, stateless};
 
 /// A split of the second process, and none of the first; its rows take several of the megabytes
 /// that may wait to be sent.

@@ -12,9 +12,9 @@ use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Sharing;
 use millstream_engine::simulation::Scenario;
 
+use super::{Same, led_by_the_second, record_of, run};
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, aggregate, query, records};
-use crate::{Same, led_by_the_second, record_of, run};
 
 /// The greatest name of each key, by window.
 fn greatest_by_key(source: Scripted) -> Plan {

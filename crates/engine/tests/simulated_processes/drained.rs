@@ -9,10 +9,10 @@ use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Sharing;
 use millstream_engine::simulation::{Fault, Scenario};
 
-use crate::stateless::{in_order, select_all};
+use super::stateless::{in_order, select_all};
+use super::{counted_by_key, described, happened, record_of, run, run_all, seeds};
 use crate::support::Random;
 use crate::support::script::{Script, Scripted, batches_of};
-use crate::{counted_by_key, described, happened, record_of, run, run_all, seeds};
 
 /// Keys of a split: each record has one of its own.
 const KEYS: i64 = 1_000_000;

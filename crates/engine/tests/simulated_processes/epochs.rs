@@ -9,9 +9,9 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
+use super::{Same, counted_by_key, led_by_the_second, record_of, run};
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record};
-use crate::{Same, counted_by_key, led_by_the_second, record_of, run};
 
 const BATCHES: u64 = 20;
 const SECOND_US: i64 = 1_000_000;

@@ -5,10 +5,10 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
-use crate::memory::refused;
+use super::memory::refused;
+use super::{described, faults, happened, run_all, run_outputs, seeds};
 use crate::support::graph::Graph;
 use crate::support::{Random, drawn_settings, packed};
-use crate::{described, faults, happened, run_all, run_outputs, seeds};
 
 #[derive(Default)]
 struct Came {

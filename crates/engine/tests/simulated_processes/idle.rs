@@ -13,9 +13,9 @@ use millstream_contract::table::Sharing;
 use millstream_contract::{Result, Settings};
 use millstream_engine::simulation::{Scenario, simulate};
 
+use super::{Ran, Same, described, happened, run, run_all, seeds};
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, event_time, oracle, oracle_of_resumed, query};
-use crate::{Ran, Same, described, happened, run, run_all, seeds};
 
 /// Notes how many rows came while some split had more to come.
 #[derive(Debug)]

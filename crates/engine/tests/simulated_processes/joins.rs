@@ -5,9 +5,9 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
+use super::{described, faults, happened, run, run_all, seeds};
 use crate::support::joins::Case;
 use crate::support::{Random, drawn_settings};
-use crate::{described, faults, happened, run, run_all, seeds};
 
 #[derive(Default)]
 struct Came {

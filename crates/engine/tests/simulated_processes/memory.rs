@@ -11,12 +11,12 @@ use millstream_contract::table::{Sharing, Table};
 use millstream_contract::{Error, Settings};
 use millstream_engine::simulation::Scenario;
 
-use crate::support::script::{Script, Scripted, batches_of};
-use crate::support::{Random, Record, oracle, query, records, table};
-use crate::{
+use super::{
     Ran, Same, counted_by_key, described, exceeds, faults, happened, led_by_the_second, named,
     record_of, run, run_all, seeds,
 };
+use crate::support::script::{Script, Scripted, batches_of};
+use crate::support::{Random, Record, oracle, query, records, table};
 
 /// How much of what it takes with plenty each process may use, in eighths.
 const EIGHTHS: [u64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 20];

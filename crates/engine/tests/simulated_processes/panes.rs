@@ -13,9 +13,9 @@ use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 use millstream_flow::channel::Settings as Channels;
 
+use super::{Same, run};
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, windowed};
-use crate::{Same, run};
 
 /// Panes of a window, and records of each split in a pane, with keys of their own.
 const PANES: i64 = 60;

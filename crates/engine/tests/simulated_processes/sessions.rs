@@ -5,9 +5,9 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
+use super::{described, faults, happened, run, run_all, seeds};
 use crate::support::sessions::SessionCase;
 use crate::support::{Random, drawn_settings};
-use crate::{described, faults, happened, run, run_all, seeds};
 
 /// One seed's job: everything about it follows from the seed. Its counters, if all processes ended
 /// well, and how many of them named who is gone.

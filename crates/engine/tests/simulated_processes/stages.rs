@@ -8,10 +8,10 @@ use millstream_contract::{Error, Settings};
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
+use super::{Ran, described, exceeds, faults, happened, named, run, run_all, seeds};
 use crate::support::chain::Chain;
 use crate::support::script::with_a_silent_split;
 use crate::support::{Random, drawn_settings, event_time, packed, records, table};
-use crate::{Ran, described, exceeds, faults, happened, named, run, run_all, seeds};
 
 #[derive(Default)]
 struct Came {

@@ -10,9 +10,9 @@ use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Sharing;
 use millstream_engine::simulation::Scenario;
 
+use super::{Same, described, faults, happened, run, run_all, seeds};
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, lines, query, records};
-use crate::{Same, described, faults, happened, run, run_all, seeds};
 
 #[derive(Default)]
 struct Came {

@@ -1,6 +1,6 @@
 //! In-memory tables and a collecting sink, random data, and a sequential oracle for one query.
 
-#![allow(dead_code, reason = "each test crate uses a part of it")]
+#![allow(dead_code, reason = "the tests of checkpoints use a part of it")]
 
 pub(crate) mod chain;
 pub(crate) mod graph;
@@ -106,8 +106,8 @@ pub(crate) fn happened(seeds: u64, counts: &[(&str, u64)]) {
 /// The command that runs a test's job of a seed again.
 pub(crate) fn repeat(seed: u64, test: &str) -> String {
     format!(
-        "repeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci --workspace --test {test} \
-         simulated\n"
+        "repeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci --workspace --test jobs \
+         {test}::simulated\n"
     )
 }
 

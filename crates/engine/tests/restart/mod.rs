@@ -10,25 +10,23 @@ mod kept;
 mod processes;
 mod queries;
 mod reading;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use self::control::Control;
+use self::kept::{Kept, Part, Rows};
+use self::queries::{Query, has_limit};
+use self::reading::{Look, read};
+use crate::support::*;
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::record_batch::RecordBatch;
-use control::Control;
-use kept::{Kept, Part, Rows};
 use millstream_contract::plan::{Plan, Session, Window};
 use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::table::SourceMarks;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Checkpoints, Job, OutputMark, Resume, Stats, Totals, waiting_schema};
-use queries::{Query, has_limit};
-use reading::{Look, read};
-use support::*;
 
 /// Sums over all seeds of what must have happened.
 #[derive(Debug, Default)]

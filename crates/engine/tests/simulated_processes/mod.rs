@@ -21,12 +21,11 @@ mod panes;
 mod sessions;
 mod stages;
 mod stateless;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
+use crate::support::{Collect, Random, Record, aggregate, lines, query};
 use arrow::datatypes::Schema;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::Plan;
@@ -36,7 +35,6 @@ use millstream_contract::{Error, Settings};
 use millstream_engine::Stats;
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate};
 use millstream_state::{Leaders, hash_word};
-use support::{Collect, Random, Record, aggregate, lines, query};
 
 /// The seeds of a test: its regressions first.
 fn seeds(usual: u64, regressions: &[u64]) -> Vec<u64> {
@@ -72,7 +70,7 @@ fn described(seed: u64, test: &str, settings: &Settings, scenario: &Scenario) ->
 /// The command that runs the tests again whose names contain `test`, with just this seed.
 fn repeat(seed: Option<u64>, test: &str) -> String {
     let seed = seed.map(|seed| format!("MILLSTREAM_SEED={seed} ")).unwrap_or_default();
-    let command = "cargo test --profile ci --workspace --test simulated_processes";
+    let command = "cargo test --profile ci --workspace --test jobs";
     format!("repeat it with:\n    {seed}{command} {test}\n")
 }
 
