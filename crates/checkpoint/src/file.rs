@@ -14,8 +14,8 @@ use bytes::Bytes;
 use millstream_contract::{Error, Result};
 use millstream_operators::operator::saved::{SLICE, SavePoint, SavedBatch, SetAside};
 use millstream_store::{Checkpoints, StateFile, StateWriter};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -173,39 +173,64 @@ pub(crate) fn counting(file: &StateFile, rows: &RecordBatch) -> Result<RecordBat
     filter_record_batch(rows, &counts).map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// Reads a file, whose checksum must be right, and gives `take` its batches one after the other, as
-/// they were saved: not all of their rows may count.
-pub(crate) fn read(
-    store: &Checkpoints,
-    file: &StateFile,
-    mut take: impl FnMut(&RecordBatch) -> Result<()>,
-) -> Result<()> {
-    let bytes = store.read_file(file, None).map_err(|error| io_error(&error))?;
-    let damaged = |message: &dyn Display| Error::Io {
+/// A file that is read.
+pub(crate) struct Groups<'a> {
+    file: &'a StateFile,
+    bytes: Bytes,
+    metadata: ArrowReaderMetadata,
+    columns: ProjectionMask,
+}
+
+impl<'a> Groups<'a> {
+    /// Reads a file, whose checksum must be right, to get these of its columns.
+    pub(crate) fn open(
+        store: &Checkpoints,
+        file: &'a StateFile,
+        has: impl Fn(&str) -> bool,
+    ) -> Result<Groups<'a>> {
+        let bytes = store.read_file(file, None).map_err(|error| io_error(&error))?;
+        let found = format!("{:016x}", xxh3_64(&bytes));
+        if found != file.xxh3 || bytes.len() as u64 != file.bytes {
+            return Err(damaged(file, &format!("its checksum is {found}, and was {}", file.xxh3)));
+        }
+        let bytes = Bytes::from(bytes);
+        let metadata = ArrowReaderMetadata::load(&bytes, Default::default());
+        let metadata = metadata.map_err(|error| damaged(file, &error))?;
+        let fields = metadata.schema().fields().iter().enumerate();
+        let roots = fields.filter(|(_, field)| has(field.name())).map(|(column, _)| column);
+        let columns = ProjectionMask::roots(metadata.parquet_schema(), roots);
+        Ok(Groups { file, bytes, metadata, columns })
+    }
+
+    /// Gives `take` each batch as it was saved: not all rows of a batch may count.
+    pub(crate) fn read(&self, mut take: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
+        let metadata = self.metadata.metadata();
+        for group in 0..metadata.num_row_groups() {
+            let rows = metadata.row_group(group).num_rows();
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                self.bytes.clone(),
+                self.metadata.clone(),
+            );
+            let reader = reader
+                .with_projection(self.columns.clone())
+                .with_row_groups(vec![group])
+                .with_batch_size(usize::try_from(rows).unwrap_or(0).max(1))
+                .build()
+                .map_err(|error| damaged(self.file, &error))?;
+            for rows in reader {
+                take(&rows.map_err(|error| damaged(self.file, &error))?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn damaged(file: &StateFile, message: &dyn Display) -> Error {
+    Error::Io {
         place: format!("the checkpoint's file {}", file.name),
         message: format!("damaged: {message}"),
         help: "`millstream checkpoint verify` says which checkpoint is whole; go on from that one \
                with --restore"
             .into(),
-    };
-    let found = format!("{:016x}", xxh3_64(&bytes));
-    if found != file.xxh3 || bytes.len() as u64 != file.bytes {
-        return Err(damaged(&format!("its checksum is {found}, and was {}", file.xxh3)));
     }
-    let bytes = Bytes::from(bytes);
-    let metadata =
-        ArrowReaderMetadata::load(&bytes, Default::default()).map_err(|error| damaged(&error))?;
-    for group in 0..metadata.metadata().num_row_groups() {
-        let rows = metadata.metadata().row_group(group).num_rows();
-        let reader =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata.clone())
-                .with_row_groups(vec![group])
-                .with_batch_size(usize::try_from(rows).unwrap_or(0).max(1))
-                .build()
-                .map_err(|error| damaged(&error))?;
-        for rows in reader {
-            take(&rows.map_err(|error| damaged(&error))?)?;
-        }
-    }
-    Ok(())
 }

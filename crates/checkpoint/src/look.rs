@@ -6,10 +6,11 @@ use arrow::array::RecordBatch;
 use millstream_contract::settings::is_bucket;
 use millstream_contract::{Error, Result};
 use millstream_engine::{Fit, fits, gone, identities};
+use millstream_operators::operator::saved::SLICE;
 use millstream_store::{Checkpoints, Manifest, Removed};
 
 use crate::failing::io;
-use crate::file::{counting, read};
+use crate::file::{Groups, counting};
 use crate::opening::{JobToSave, saved_identities, store_in};
 
 /// The checkpoints in a directory.
@@ -109,14 +110,17 @@ impl CheckpointDirectory {
             Error::Io { place: self.path.display().to_string(), message, help }
         })?;
         for file in &found.files {
-            read(&self.store, file, |rows| {
-                let schema = rows.schema();
-                let shown = schema.fields().iter().enumerate();
-                let shown = shown.filter(|(_, field)| !field.name().starts_with('$'));
-                let shown: Vec<usize> = shown.map(|(column, _)| column).collect();
-                let rows = counting(file, rows)?.project(&shown);
-                take(&rows.map_err(|error| Error::Internal(error.to_string()))?)
-            })?;
+            let is_shown = |name: &str| !name.starts_with('$');
+            Groups::open(&self.store, file, |name| name == SLICE || is_shown(name))?.read(
+                |rows| {
+                    let schema = rows.schema();
+                    let shown = schema.fields().iter().enumerate();
+                    let shown = shown.filter(|(_, field)| is_shown(field.name()));
+                    let shown: Vec<usize> = shown.map(|(column, _)| column).collect();
+                    let rows = counting(file, rows)?.project(&shown);
+                    take(&rows.map_err(|error| Error::Internal(error.to_string()))?)
+                },
+            )?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use millstream_store::{Checkpoints, LocalStore, Manifest, S3Store, Stage, Store}
 use serde::Deserialize;
 
 use crate::failing::io;
-use crate::file::read;
+use crate::file::Groups;
 use crate::options::{Options, Start};
 use crate::saver::{Restored, Saver};
 use crate::writer::{Fixed, committed};
@@ -314,7 +314,7 @@ fn output_marks(
         if let Some(saved) = manifest.outputs.iter().find(|output| output.name == *name) {
             (mark.limit, mark.offset) = (saved.limit, saved.offset);
             for file in &saved.waiting {
-                read(store, file, |rows| {
+                Groups::open(store, file, |_| true)?.read(|rows| {
                     mark.waiting.push(rows.clone());
                     Ok(())
                 })?;

@@ -20,7 +20,7 @@ use millstream_operators::operator::saved::SetAside;
 use millstream_store::StateFile;
 
 use crate::failing::{SaveError, io};
-use crate::file::read;
+use crate::file::Groups;
 use crate::writer::{Fixed, Held, Work, Writer};
 
 /// Files with saved state, by stage of the plan.
@@ -213,7 +213,9 @@ impl millstream_engine::Checkpoints for Saver {
         // Each worker picks its own rows.
         self.from[stage].iter().filter(has_own).try_for_each(|file| {
             let store = &self.shared.writer.fixed.store;
-            read(store, file, |rows| operator.restore(file.part, rows, file.slices.as_deref()))
+            let columns = |name: &str| operator.restores(name);
+            let groups = Groups::open(store, file, columns)?;
+            groups.read(|rows| operator.restore(file.part, rows, file.slices.as_deref()))
         })
     }
 

@@ -102,7 +102,8 @@ impl Writer {
     pub(crate) fn write(&self, mut work: Work) -> Result<()> {
         let number = work.cut.number;
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        // The state first: windows may wait for it.
+        // Tables may wait for copies, and windows for the state.
+        work.held.iter_mut().for_each(|held| held.state.copy_shared());
         let state = self.write_state(work.cut.number, work.held).and_then(|mut files| {
             for theirs in work.others {
                 files.iter_mut().zip(theirs?).for_each(|(all, mut more)| all.append(&mut more));

@@ -374,6 +374,11 @@ impl Held {
         self.bytes as usize
     }
 
+    /// Whether so many bytes more leave half of the budget free.
+    pub fn is_affordable(&self, bytes: usize) -> bool {
+        self.budget.needed() + bytes as u64 <= self.budget.limit_bytes / 2
+    }
+
     /// Counts `bytes` from now on instead.
     pub fn resize(&mut self, bytes: usize) {
         let counter = self.budget.counter(self.kind);

@@ -69,12 +69,12 @@ fn fields_that_were_added_have_defaults() {
 
 #[test]
 fn a_manifest_of_a_later_format_is_refused_with_its_version() {
-    let later = json(&sample()).replace("\"format\":1", "\"format\":2").replace("0.1.0", "7.5");
-    for text in [later.as_str(), r#"{"format": 2, "program": "7.5", "quite": ["different"]}"#] {
+    let later = json(&sample()).replace("\"format\":2", "\"format\":3").replace("0.1.0", "7.5");
+    for text in [later.as_str(), r#"{"format": 3, "program": "7.5", "quite": ["different"]}"#] {
         let error = load(&sealed(text)).unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error}");
         let message = error.to_string();
-        let says = format!("its format is 2, and this program reads up to {FORMAT}");
+        let says = format!("its format is 3, and this program reads up to {FORMAT}");
         assert!(message.contains(&says) && message.contains("version 7.5"), "{message}");
     }
 }

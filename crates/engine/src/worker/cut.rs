@@ -14,7 +14,7 @@ use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside, Unc
 /// Copying this part of the setting `memory`, over all workers, is no risk; and this many bytes
 /// takes a worker some milliseconds.
 const COPIED_PART: u64 = 16;
-const COPIED_BYTES_MAX: u64 = 16 << 20;
+const COPIED_BYTES_MAX: u64 = 4 << 20;
 
 /// A worker that waits for state to be saved looks again after this time.
 const LOOK_AGAIN_US: i64 = 1_000;
@@ -150,7 +150,7 @@ impl Worker {
                 self.thaws |= state.operator.awaits_thaw(None);
                 let bytes = size_of::<Counted>() + aside.copied_bytes();
                 let held = shared.budget.hold(Kind::Saved, bytes);
-                let aside = Box::new(Counted { aside, _held: held });
+                let aside = Box::new(Counted { aside, held });
                 checkpoints.save(number, self.context.leader, state.stage.number, aside);
                 self.context.note_usage(state);
             }
@@ -205,7 +205,7 @@ fn copied_bytes_max(shared: &Shared) -> usize {
 /// State set aside; its copies count against the budget.
 struct Counted {
     aside: Box<dyn SetAside>,
-    _held: Held,
+    held: Held,
 }
 
 impl SetAside for Counted {
@@ -215,6 +215,14 @@ impl SetAside for Counted {
 
     fn copied_bytes(&self) -> usize {
         self.aside.copied_bytes()
+    }
+
+    /// Not with a budget that would be tight.
+    fn copy_shared(&mut self) {
+        if self.held.is_affordable(self.aside.shared_bytes()) {
+            self.aside.copy_shared();
+            self.held.resize(size_of::<Counted>() + self.aside.copied_bytes());
+        }
     }
 
     fn unchanged(&self) -> Unchanged {

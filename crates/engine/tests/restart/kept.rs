@@ -112,6 +112,9 @@ impl Kept {
     fn saved(&self, state: Vec<Aside>) -> State {
         let (cuts, mut all) = (self.cuts.lock().unwrap(), State::new());
         for (owner, mut aside) in state {
+            if self.one_in(2) {
+                aside.copy_shared();
+            }
             let at = SavePoint::new(100, 10_000);
             let (batches, left_out) = cuts.save(owner, &mut *aside, at).unwrap();
             self.left_out.fetch_add(left_out.len() as u64, Relaxed);

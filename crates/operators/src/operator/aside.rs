@@ -27,6 +27,13 @@ enum Aside {
 }
 
 impl Aside {
+    fn shared_bytes(&self) -> usize {
+        match self {
+            Aside::Copy(_) => 0,
+            Aside::Shared(table) => table.copy_bytes(),
+        }
+    }
+
     /// The rows of a block; `None` beyond the last one.
     fn block(&self, number: usize) -> Option<RowsRef<'_>> {
         match self {
@@ -75,6 +82,22 @@ impl AsideTables {
     /// Bytes of copies.
     pub(crate) fn copied_bytes(&self) -> usize {
         self.copied_bytes
+    }
+
+    /// Bytes of tables that are not copied.
+    pub(crate) fn shared_bytes(&self) -> usize {
+        self.tables.iter().map(|(_, table)| table.shared_bytes()).sum()
+    }
+
+    /// Copies these tables.
+    pub(crate) fn copy_shared(&mut self) {
+        for (_, table) in &mut self.tables {
+            if let Aside::Shared(shared) = table {
+                let copy = shared.copy();
+                self.copied_bytes += copy.bytes();
+                *table = Aside::Copy(copy);
+            }
+        }
     }
 
     /// Moves the next rows to those of a batch, until that is full.

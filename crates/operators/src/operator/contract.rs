@@ -375,6 +375,11 @@ pub trait Operator: Send {
         true
     }
 
+    /// Whether restoring reads a column that was saved.
+    fn restores(&self, column: &str) -> bool {
+        column.starts_with('$')
+    }
+
     /// Takes back, for a bounded time, what was set aside and has been saved. Whether there was
     /// something to do.
     fn thaw(&mut self) -> bool {

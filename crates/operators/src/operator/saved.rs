@@ -1,25 +1,25 @@
 //! Saved state: batches of rows, made by one operator and restored by others.
 //!
 //! The state of an operator has *parts*: the rows of an aggregate, the two sides of a join. Every
-//! batch of a part has the same columns. Columns for readers come first; they may be left out, or
-//! be wrong, without harm. Columns whose names begin with `$` are what restoring reads.
+//! batch of a part has the same columns. Columns for readers come first. Of an aggregate, they may
+//! be left out, or be wrong, without harm: restoring reads the columns whose names begin with `$`.
 //!
-//! Rows of state (of an aggregate) have three such columns:
+//! Rows of state (of an aggregate) have such columns:
 //!
 //! | column | type | content |
 //! |---|---|---|
 //! | `$slice` | `Int64` | the name of the slice ([`SliceId`]) |
-//! | `$row` | `FixedSizeBinary` | the words of the row, little-endian |
-//! | `$values` | `Binary` | the words of the arena that this row has added |
+//! | `$row0`, `$row1`, … | `Int64` | the words of the row |
+//! | `$values` | `Binary` | the words of the arena that this row has added, if rows may use one |
 //!
 //! The column `$values`, end to end, is the arena of the batch, so a batch is restored whole: it
-//! must be neither divided nor joined with another.
+//! must be neither divided nor joined with another. Checkpoints of format 1 have all words of a
+//! row in a column `$row` of type `FixedSizeBinary`, little-endian, and always `$values`.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryArray, Int64Array, RecordBatch,
-    RecordBatchOptions,
+    Array, ArrayRef, AsArray, BinaryArray, Int64Array, RecordBatch, RecordBatchOptions,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef};
@@ -108,6 +108,14 @@ pub trait SetAside: Send {
     /// Bytes of copies.
     fn copied_bytes(&self) -> usize;
 
+    /// Bytes of copies that [`SetAside::copy_shared`] would add.
+    fn shared_bytes(&self) -> usize {
+        0
+    }
+
+    /// Copies shared tables, so that the operator has its tables back before rows are saved.
+    fn copy_shared(&mut self) {}
+
     /// Slices that are left out.
     fn unchanged(&self) -> Unchanged {
         Unchanged::default()
@@ -193,15 +201,16 @@ impl StateRows {
         }
         let (words, arena, ends) = self.group.finish();
         columns.push(Arc::new(Int64Array::from(self.slices)));
-        let width = 8 * words.len() / count;
-        columns.push(words_column(&words, width)?);
-        let values = Buffer::from(bytes_of(arena.all_words()));
-        let mut offsets = vec![0];
-        for end in ends {
-            offsets.push(i32::try_from(8 * end).map_err(|_| too_large(values.len()))?);
+        columns.extend(words_columns(&words, words.len() / count));
+        if part.schema.column_with_name(VALUES).is_some() {
+            let values = Buffer::from(bytes_of(arena.all_words()));
+            let mut offsets = vec![0];
+            for end in ends {
+                offsets.push(i32::try_from(8 * end).map_err(|_| too_large(values.len()))?);
+            }
+            let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+            columns.push(Arc::new(BinaryArray::try_new(offsets, values, None)?));
         }
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        columns.push(Arc::new(BinaryArray::try_new(offsets, values, None)?));
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let batch = RecordBatch::try_new_with_options(part.schema.clone(), columns, &options)?;
         Ok(Some(batch))
@@ -218,9 +227,10 @@ fn too_large(bytes: usize) -> Error {
 
 /// The columns of rows of state, behind these.
 pub(crate) fn state_schema(shown: Vec<FieldRef>, layout: &RowLayout) -> SchemaRef {
-    let row = DataType::FixedSizeBinary(layout.row_bytes() as i32);
-    let hidden = [(SLICE, DataType::Int64), (ROW, row), (VALUES, DataType::Binary)];
-    schema_of(shown, hidden.map(|(name, of)| Field::new(name, of, false)).into())
+    let mut hidden = vec![Field::new(SLICE, DataType::Int64, false)];
+    hidden.extend(words_fields(ROW, layout.row_words()));
+    hidden.extend(layout.uses_arena().then(|| Field::new(VALUES, DataType::Binary, false)));
+    schema_of(shown, hidden)
 }
 
 /// Columns for readers, then columns for restoring. Names may be equal before, and differ then.
@@ -240,10 +250,17 @@ pub(crate) fn schema_of(shown: Vec<FieldRef>, hidden: Vec<Field>) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Words of rows as a column, so many bytes of each.
-pub(crate) fn words_column(words: &[u64], width: usize) -> Result<ArrayRef> {
-    let bytes = Buffer::from(bytes_of(words));
-    Ok(Arc::new(FixedSizeBinaryArray::try_new(width as i32, bytes, None)?))
+/// Fields of words of rows, so many of each: the name of each ends with its number.
+pub(crate) fn words_fields(name: &str, width: usize) -> impl Iterator<Item = Field> {
+    (0..width).map(move |word| Field::new(format!("{name}{word}"), DataType::Int64, false))
+}
+
+/// Words of rows as columns, so many of each.
+pub(crate) fn words_columns(words: &[u64], width: usize) -> impl Iterator<Item = ArrayRef> {
+    (0..width).map(move |word| -> ArrayRef {
+        let column = words.chunks_exact(width).map(|row| row[word] as i64);
+        Arc::new(Int64Array::from_iter_values(column))
+    })
 }
 
 /// Words in the order of bytes that files have.
@@ -291,9 +308,29 @@ impl Restoring<'_> {
         Ok(column)
     }
 
-    /// The words of rows, so many of each.
-    pub(crate) fn words(&self, rows: &RecordBatch, name: &str) -> Result<Vec<u64>> {
-        let column = self.column(rows, name)?.as_fixed_size_binary();
+    /// The words of rows, so many of each, from columns of this name.
+    pub(crate) fn words(&self, rows: &RecordBatch, name: &str, width: usize) -> Result<Vec<u64>> {
+        if let Some(column) = rows.column_by_name(name) {
+            return self.words_of_format_1(column, name, width);
+        }
+        if rows.column_by_name(&format!("{name}{width}")).is_some() {
+            return Err(self.damaged(format_args!("there is a column '{name}{width}'")));
+        }
+        let mut words = vec![0; rows.num_rows() * width];
+        for (word, field) in words_fields(name, width).enumerate() {
+            let column = self.column(rows, field.name())?.as_primitive::<Int64Type>();
+            let to = words.chunks_exact_mut(width);
+            to.zip(column.values()).for_each(|(to, from)| to[word] = *from as u64);
+        }
+        Ok(words)
+    }
+
+    fn words_of_format_1(&self, column: &ArrayRef, name: &str, width: usize) -> Result<Vec<u64>> {
+        let of_width = column.as_fixed_size_binary_opt().filter(|column| {
+            column.value_length() as usize == 8 * width && column.null_count() == 0
+        });
+        let wrong = || self.damaged(format_args!("column '{name}' does not have {width} words"));
+        let column = of_width.ok_or_else(wrong)?;
         Ok((0..column.len()).flat_map(|row| words_of(column.value(row))).collect())
     }
 
@@ -314,8 +351,16 @@ impl Restoring<'_> {
         Ok(runs.map(|(name, range)| (SliceId::from_word(name as u64), range)).collect())
     }
 
-    /// Words of rows of state, and the arena that they refer to.
-    pub(crate) fn state_rows(&self, rows: &RecordBatch) -> Result<(Vec<u64>, Arena)> {
+    /// Words of rows of state, so many of each, and the arena that they refer to.
+    pub(crate) fn state_rows(
+        &self,
+        rows: &RecordBatch,
+        layout: &RowLayout,
+    ) -> Result<(Vec<u64>, Arena)> {
+        let words = self.words(rows, ROW, layout.row_words())?;
+        if !layout.uses_arena() {
+            return Ok((words, Arena::default()));
+        }
         let values = self.column(rows, VALUES)?.as_binary::<i32>();
         let (first, last) = match values.value_offsets() {
             [first, .., last] => (*first as usize, *last as usize),
@@ -324,6 +369,6 @@ impl Restoring<'_> {
         let arena = Arena::from_words(words_of(&values.value_data()[first..last]));
         let is_whole = RowGroup::check(&arena, rows.num_rows());
         is_whole.map_err(|malformed| self.damaged(malformed.what))?;
-        Ok((self.words(rows, ROW)?, arena))
+        Ok((words, arena))
     }
 }

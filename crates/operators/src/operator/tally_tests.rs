@@ -247,7 +247,7 @@ impl Operator for Tallied {
     fn restore(&mut self, _: usize, rows: &RecordBatch, counting: Option<&[i64]>) -> Result<()> {
         let part = &self.program.saved_parts()[0];
         let restoring = Restoring { name: "tally", part };
-        let (words, arena) = restoring.state_rows(rows)?;
+        let (words, arena) = restoring.state_rows(rows, &self.program.layout)?;
         let layout = self.program.layout.clone();
         for (slice, range) in restoring.slices(rows, counting)? {
             let width = layout.row_words();

@@ -9,8 +9,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Manifest;
 use crate::error::{Error, Result};
 
-/// Version of the format of manifests that this program writes, and the highest that it reads.
-pub const FORMAT: u32 = 1;
+/// Version of the format of checkpoints that this program writes, and the highest that it reads.
+/// In files of format 1 the words of a row were one column.
+pub const FORMAT: u32 = 2;
 
 /// The fields that every format has.
 #[derive(Deserialize)]

@@ -145,6 +145,14 @@ impl SetAside for AsideAggregate {
         self.tables.copied_bytes()
     }
 
+    fn shared_bytes(&self) -> usize {
+        self.tables.shared_bytes()
+    }
+
+    fn copy_shared(&mut self) {
+        self.tables.copy_shared();
+    }
+
     fn unchanged(&self) -> Unchanged {
         self.tables.unchanged()
     }
@@ -182,7 +190,7 @@ impl Aggregate {
         if part != 0 {
             return Err(Error::Internal(format!("part {part} of an aggregate, which has one")));
         }
-        let (words, arena) = restoring.state_rows(rows)?;
+        let (words, arena) = restoring.state_rows(rows, &grouping.layout)?;
         let row_words = grouping.layout.row_words();
         for (slice, range) in restoring.slices(rows, counting)? {
             let words = &words[range.start * row_words..range.end * row_words];

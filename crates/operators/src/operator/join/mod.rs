@@ -260,6 +260,10 @@ impl Operator for Join {
         self.program.meeting == Meeting::Keys
     }
 
+    fn restores(&self, _: &str) -> bool {
+        true
+    }
+
     fn thaw(&mut self) -> bool {
         self.bags.thaw()
     }

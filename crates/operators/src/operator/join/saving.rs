@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::operator::identity::{Identity, TypeName, column_text, key_text, window_text};
 use crate::operator::saved::{
     Cut, Restoring, SLICE, SavePoint, SavedBatch, SavedPart, SetAside, Unchanged, schema_of,
-    words_column,
+    words_columns, words_fields,
 };
 use crate::passed::{Outgoing, PassedRows, Reader};
 use crate::plan::JoinKind;
@@ -102,10 +102,7 @@ impl JoinProgram {
             });
         }
         hidden.push(Field::new(SLICE, DataType::Int64, false));
-        if side.codec.words() > 0 {
-            let key = DataType::FixedSizeBinary(8 * side.codec.words() as i32);
-            hidden.push(Field::new(KEYS, key, false));
-        }
+        hidden.extend(words_fields(KEYS, side.codec.words()));
         SavedPart { name: ["left", "right"][number].into(), schema: schema_of(shown, hidden) }
     }
 
@@ -121,10 +118,7 @@ impl JoinProgram {
         }
         let mut columns = rows.columns.into_iter().map(kept).collect::<Result<Vec<_>>>()?;
         columns.push(Arc::new(Int64Array::from(slices)));
-        let width = 8 * self.sides[number].codec.words();
-        if width > 0 {
-            columns.push(words_column(&rows.keys, width)?);
-        }
+        columns.extend(words_columns(&rows.keys, self.sides[number].codec.words()));
         let rows = RecordBatch::try_new(self.saved_part(number).schema, columns)?;
         Ok(Some(SavedBatch { part: number, rows }))
     }
@@ -263,10 +257,7 @@ impl Join {
             let column = unkept(kept, &column.data_type);
             columns.push(column.map_err(|error| restoring.damaged(error))?);
         }
-        let keys = match side.codec.words() {
-            0 => vec![],
-            _ => restoring.words(rows, KEYS)?,
-        };
+        let keys = restoring.words(rows, KEYS, side.codec.words())?;
         if !fit(side, &keys, &columns) {
             return Err(restoring.damaged("a text of a key has another length than the key says"));
         }
