@@ -8,10 +8,12 @@ cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed"; exit 1; }
 skips=(--skip loom_tests)
 [ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_)
-binaries=$(cargo test --profile ci --locked -p millstream-verbs -p millstream-fabric -p millstream-flow \
+# Of the whole workspace, which is built: for some crates alone, dependencies would be built with other features.
+binaries=$(cargo test --profile ci --locked --workspace \
     --lib --test conformance --test shuffle_conformance --test channel_sim --test shuffle_sim --test channel_gather \
     --no-run --message-format=json 2>/dev/null |
-    sed -n 's|.*"executable":"\([^"]*/deps/[^"]*\)".*|\1|p' | sort -u)
+    sed -n 's|.*"manifest_path":"[^"]*/crates/\(verbs\|fabric\|flow\)/.*"executable":"\([^"]*/deps/[^"]*\)".*|\2|p' |
+    sort -u)
 [ -n "$binaries" ] || { echo "memcheck: the tests do not build"; exit 1; }
 for binary in $binaries; do
     echo "==> memcheck $(basename "$binary")"

@@ -186,8 +186,8 @@ impl Checkpoints {
 
 /// Refuses a manifest with a fault that would make the checkpoint useless.
 fn check(manifest: &Manifest) -> std::result::Result<(), String> {
-    if manifest.format != FORMAT {
-        return Err(format!("its format is {}, not {FORMAT}", manifest.format));
+    if !(1..=FORMAT).contains(&manifest.format) {
+        return Err(format!("its format is {}, not 1 to {FORMAT}", manifest.format));
     }
     if manifest.checkpoint >= names::CHECKPOINT_END {
         return Err("its number has too many digits".into());
