@@ -75,7 +75,7 @@ class Job:
         begin, last = time.monotonic(), {}
         running, port = self.start()
         while running.poll() is None:
-            last = metrics(port) or last
+            last |= {name: value for name, value in metrics(port).items() if value}
             time.sleep(0.5)
         assert running.returncode == 0
         return time.monotonic() - begin, last
