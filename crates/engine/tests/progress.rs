@@ -97,7 +97,7 @@ fn a_window_is_complete_at_its_end_and_not_before() {
         let workers = 1 + seed as usize % 3;
         let settings = Settings { workers, simulate: Some(seed), ..Settings::default() };
         let query = query(Arc::new(source), Some(1000), 1);
-        let (stats, rows) = support::run(&query, &settings);
+        let (stats, rows) = crate::support::run(&query, &settings);
         assert_eq!(rows.unwrap_or_else(|e| panic!("seed {seed}: {e}")), expected, "seed {seed}");
         assert_eq!(stats.late_records, late, "seed {seed}");
         assert!(stats.windows_fired_early > 0, "seed {seed}: {stats:?}");
@@ -126,7 +126,7 @@ fn a_key_is_shipped_once_a_window_if_epochs_end_only_for_windows() {
             fragment_mode: FragmentMode::Aggregate,
             ..Settings::default()
         };
-        let (stats, rows) = support::run(&query(source, Some(1000), 0), &settings);
+        let (stats, rows) = crate::support::run(&query(source, Some(1000), 0), &settings);
         assert_eq!(rows.unwrap().len() as u64, WINDOWS * KEYS as u64);
         assert!(stats.rows_shipped <= WINDOWS * KEYS as u64, "seed {seed}: {stats:?}");
         fragment_rows += stats.fragment_rows_in;
@@ -152,7 +152,7 @@ fn what_is_passed_through_does_not_wait_for_the_end_of_the_epoch() {
             fragment_mode: mode,
             ..Settings::default()
         };
-        let (stats, rows) = support::run(&query(source, Some(1_000_000), 0), &settings);
+        let (stats, rows) = crate::support::run(&query(source, Some(1_000_000), 0), &settings);
         assert_eq!(rows.unwrap().len(), 7_000);
         if mode == FragmentMode::Aggregate {
             assert!(stats.segments_shipped <= 2 && stats.epochs < 10, "{stats:?}");
@@ -173,7 +173,7 @@ fn many_small_windows_do_not_pile_up() {
         let records: Vec<Record> = (0..WINDOWS * 5).map(|i| record(i * 200)).collect();
         let source = table(&[records], &mut Random::new(seed), 100);
         let settings = Settings { workers: 4, simulate: Some(seed), ..Settings::default() };
-        let (stats, rows) = support::run(&query(source, Some(1000), 0), &settings);
+        let (stats, rows) = crate::support::run(&query(source, Some(1000), 0), &settings);
         assert_eq!(rows.unwrap().len() as i64, WINDOWS);
         let share = |part: u64, of: u64| 100 * part / of;
         // Each has one row, of 120 bytes with what it refers to.
@@ -200,7 +200,7 @@ fn nanoseconds_before_the_epoch_belong_to_the_window_before_it() {
     let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
     let source = Arc::new(Memory { schema, splits: vec![vec![batch]], sharing: Sharing::Whole });
     let settings = Settings { workers: 1, ..Settings::default() };
-    let (stats, rows) = support::run(&query(source, Some(1000), 0), &settings);
+    let (stats, rows) = crate::support::run(&query(source, Some(1000), 0), &settings);
     let rows = rows.unwrap();
     let counts: Vec<&str> = rows.iter().map(|row| row.split('|').nth(3).unwrap()).collect();
     assert_eq!((counts, stats.late_records), (vec!["3", "1"], 0), "{rows:?}");
@@ -271,7 +271,7 @@ fn an_offset_shifts_all_windows() {
     let mut query = query(source, Some(1000), 0);
     aggregate(&mut query).window = Some(Tumble { size_us: 1_000_000, offset_us: 250_000 }.into());
     let settings = Settings { workers: 1, ..Settings::default() };
-    let (_, rows) = support::run(&query, &settings);
+    let (_, rows) = crate::support::run(&query, &settings);
     let rows = rows.unwrap();
     let starts: Vec<&str> = rows.iter().map(|r| r.split('|').next().unwrap()).collect();
     let count = |start| starts.iter().filter(|s| **s == start).count();

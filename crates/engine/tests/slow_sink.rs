@@ -145,7 +145,7 @@ fn run_slowly(
     });
     let (stats, result) = Job::new(&plan, settings, vec![sink.clone()]).unwrap().run();
     let (lines, writes) = (sink.lines.lock().unwrap().clone(), *sink.writes.lock().unwrap());
-    let expected: Vec<String> = support::lines(&all);
+    let expected: Vec<String> = crate::support::lines(&all);
     assert_eq!(lines, expected[..lines.len()], "rows in the order of records");
     (stats, result, lines, writes)
 }
