@@ -13,7 +13,9 @@ use millstream_engine::{Checkpoints, CutTaken, OutputMark, Resume};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SetAside};
 
+use super::conserved::{Counted, Counting};
 use super::cuts::{CutBatch, Cuts};
+use super::queries::Query;
 use crate::support::{Random, lines};
 
 /// The last interval of a job.
@@ -78,6 +80,10 @@ pub(crate) struct Kept {
     pub(crate) behind: AtomicU64,
     /// Rows that waited at cuts, of records, of windows and for the end.
     pub(crate) waited: [AtomicU64; 3],
+    /// What all cuts must conserve, the counts in visible rows, and sums of counts at cuts.
+    pub(crate) counting: Option<Counting>,
+    fired: AtomicU64,
+    pub(crate) counted: Mutex<Counted>,
 }
 
 impl fmt::Debug for Kept {
@@ -89,6 +95,12 @@ impl fmt::Debug for Kept {
 impl Kept {
     pub(crate) fn new(outputs: usize) -> Kept {
         Kept { visible: Mutex::new(vec![Vec::new(); outputs]), ..Kept::default() }
+    }
+
+    /// Of a query, whose cuts conserve rows if they can be counted.
+    pub(crate) fn of(query: &Query, what: &str) -> Kept {
+        let counting = Counting::of(query, what);
+        Kept { counting, ..Kept::new(query.plan.outputs.len()) }
     }
 
     /// The next job begins: what the last one has not written is gone.
@@ -132,7 +144,16 @@ impl Kept {
             *self.state.lock().unwrap() = state;
             *self.resume.lock().unwrap() = cut.resume;
             self.publish(cut.prepared);
+            self.check_counts();
         }
+    }
+
+    /// Rows are conserved at a cut that has just been written.
+    fn check_counts(&self) {
+        let Some(counting) = &self.counting else { return };
+        let (state, resume) = (self.state.lock().unwrap(), self.resume.lock().unwrap());
+        let counted = counting.check(&state, &resume, self.fired.load(Relaxed));
+        self.counted.lock().unwrap().add(counted);
     }
 
     /// Makes prepared rows of outputs visible.
@@ -142,7 +163,10 @@ impl Kept {
         for (output, prepared) in prepared {
             for Sealed { from, to } in prepared.sealed {
                 assert!(to.starts_with(&format!("output {output},")), "{to}");
-                visible[output].append(&mut all.remove(&from).expect("prepared rows"));
+                let mut rows = all.remove(&from).expect("prepared rows");
+                let counts = self.counting.iter().map(|counting| counting.in_lines(&rows));
+                self.fired.fetch_add(counts.sum(), Relaxed);
+                visible[output].append(&mut rows);
             }
         }
     }

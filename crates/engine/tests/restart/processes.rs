@@ -9,6 +9,7 @@ use millstream_contract::{Error, Result, Settings};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
 use millstream_engine::{Stats, Totals};
 
+use super::conserved::Counting;
 use super::control::Control;
 use super::kept::Kept;
 use super::queries::{Query, has_limit};
@@ -36,8 +37,10 @@ fn ended(outcomes: Vec<Outcome>) -> Option<Result<Totals>> {
 /// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
 fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Stats {
     let mut random = Random::new(seed);
-    let Query { plan, what, lateness_ms } = query(&mut random);
-    let what = format!("seed {seed}: {what}\n{}", repeat(seed, "restart"));
+    let query = query(&mut random);
+    let what = format!("seed {seed}: {}\n{}", query.what, repeat(seed, "restart::processes"));
+    let kept = Arc::new(Kept::of(&query, &what));
+    let Query { plan, lateness_ms, .. } = query;
     let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 3, lateness_ms) };
     // Rows of sessions come in the order of slices, which a checkpoint keeps.
     let packing = random.below(1 << 30);
@@ -45,7 +48,6 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic]);
     let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
     let counts = !has_limit(&plan);
-    let kept = Arc::new(Kept::new(plan.outputs.len()));
     let (mut sum, mut stops) = (Stats::default(), random.below(6));
     let result = loop {
         let (next, processes) = (random.below(1 << 30), 1 + random.below(3) as usize);
@@ -117,6 +119,13 @@ fn simulated_processes_go_on_from_their_last_cut() {
             ("rows sent to other processes", sum.rows_sent),
         ],
     );
+}
+
+#[test]
+fn simulated_cuts_of_processes_conserve_rows() {
+    let sums = Sums::default();
+    let (seeds, _) = run_seeds(80, |seed| simulate(seed, Counting::query, &sums));
+    sums.counted.lock().unwrap().happened(seeds);
 }
 
 /// An error waits behind rows that a LIMIT may be content with, perhaps in another process.
