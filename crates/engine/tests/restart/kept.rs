@@ -66,6 +66,8 @@ pub(crate) struct Kept {
     sealed: Mutex<BTreeMap<String, Vec<String>>>,
     /// By output: what was prepared for cuts that were given up.
     carried: Mutex<Vec<(usize, Prepared)>>,
+    /// By process but the first: rows prepared for a part that the first may not have.
+    untaken: Mutex<BTreeMap<usize, Vec<Prepared>>>,
     /// Decides when cuts are written; `None`: at once.
     random: Mutex<Option<Random>>,
     /// The last cut that was asked for and begun.
@@ -111,6 +113,7 @@ impl Kept {
         self.pending.lock().unwrap().clear();
         self.sealed.lock().unwrap().clear();
         self.carried.lock().unwrap().clear();
+        self.untaken.lock().unwrap().clear();
         *self.cuts.lock().unwrap() = Cuts::default();
         *self.random.lock().unwrap() = Some(random);
     }
@@ -171,6 +174,12 @@ impl Kept {
         }
     }
 
+    /// How many processes have rows in a part that the first may not have.
+    pub(crate) fn untaken(&self) -> usize {
+        let untaken = self.untaken.lock().unwrap();
+        untaken.values().filter(|of| of.iter().any(|of| !of.sealed.is_empty())).count()
+    }
+
     /// Cuts that have been completed or given up.
     pub(crate) fn ended(&self) -> u64 {
         self.completed.load(Relaxed) + self.given_up.load(Relaxed)
@@ -191,7 +200,9 @@ impl Kept {
             is_there.then_some((output, Prepared { interval: ONLY_INTERVAL, sealed }))
         });
         let carried = std::mem::take(&mut *self.carried.lock().unwrap());
-        let all = carried.into_iter().chain(of_one).chain(last).collect();
+        let untaken = std::mem::take(&mut *self.untaken.lock().unwrap());
+        let untaken = untaken.into_values().flat_map(|of| of.into_iter().enumerate());
+        let all = carried.into_iter().chain(untaken).chain(of_one).chain(last).collect();
         self.publish(all);
         let untold = self.sealed.lock().unwrap();
         assert!(untold.is_empty(), "nobody has told of {untold:?}");
@@ -275,11 +286,16 @@ impl Checkpoints for Part {
         }
     }
 
-    fn part(&self, cut: u64, _: &mut [Prepared]) -> Result<String> {
+    fn part(&self, cut: u64, prepared: &mut [Prepared]) -> Result<String> {
         assert_ne!(self.process, 0);
+        self.kept.untaken.lock().unwrap().insert(self.process, prepared.to_vec());
         let state = self.kept.saving.lock().unwrap().remove(&self.process).unwrap_or_default();
         self.kept.parts.lock().unwrap().insert(self.process, self.kept.saved(state));
         Ok(self.named(cut))
+    }
+
+    fn part_taken(&self) {
+        self.kept.untaken.lock().unwrap().remove(&self.process);
     }
 
     fn complete(&self, cut: CutTaken) -> Result<()> {

@@ -2,6 +2,7 @@
 //! rows of a job that was never stopped, each once, and in the same order if its output has one.
 //! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
 
+mod cases;
 mod conserved;
 mod control;
 #[allow(dead_code, reason = "the operators' tests use all")]

@@ -4,10 +4,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use millstream_contract::plan::*;
 use millstream_contract::sink::RowOrder;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
-use millstream_engine::{Stats, Totals};
+use millstream_engine::{Resume, Stats, Totals};
 
 use super::conserved::Counting;
 use super::control::Control;
@@ -139,4 +140,65 @@ fn simulated_errors_of_other_processes_are_not_forgotten() {
         assert_eq!(sums.failed.load(Relaxed), fails);
         assert!(sums.given_up.load(Relaxed) > 20, "{sums:?}");
     }
+}
+
+/// A plan of the first rows, and of a side output: all records that are late.
+fn with_late_records(table: Arc<Memory>, limit: u64) -> Plan {
+    let mut plan = passing(table, Some(limit));
+    let first = &plan.stages[0];
+    let late = Some(Late { window: Tumble { size_us: 50_000, offset_us: 0 }.into() });
+    let project = first.inputs[0].project.clone();
+    let inputs = vec![Input { late, project, ..Input::all(Node::Source(0)) }];
+    let operator = Operator::Stateless { limit: None, offset: 0 };
+    let output = first.output.clone();
+    plan.stages.push(Stage { names: vec![], inputs, operator, output });
+    plan.outputs.push(Output { side: true, ..Output::of(1) });
+    plan
+}
+
+/// A LIMIT ends the job in the middle of a cut. What other processes have prepared for the cut in
+/// their own files, of a side output, is part of the end: neither lost, nor there twice.
+#[test]
+fn simulated_limits_in_the_middle_of_a_cut_keep_rows_of_side_outputs() {
+    let (mut in_cut, mut late) = (0, 0);
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let data = records(&mut random, 3, 200, 20);
+        let (limit, batch_rows) = (100 + random.below(300), random.pick(&[3, 20]));
+        let plan = with_late_records(table(&data, &mut random, batch_rows), limit);
+        let kept = Arc::new(Kept::new(2));
+        let looks_of_cut = random.pick(&[1, 3, 10]);
+        let of_control = Mutex::new(Random::new(seed));
+        let control = Arc::new(Control {
+            stoppers: Mutex::default(),
+            kept: kept.clone(),
+            random: of_control,
+            looks_of_cut,
+            looks_of_stop: 0,
+        });
+        let look: Arc<dyn Look> = control.clone();
+        let plan = read(plan, &look, &Resume::default(), (false, false));
+        let (processes, orders) =
+            (2 + random.below(2) as usize, [RowOrder::Deterministic, RowOrder::Any]);
+        let sinks: Vec<_> = (0..processes).map(|p| sinks_of(&kept, p, &orders, true)).collect();
+        let stores: Vec<_> = (0..processes).map(|process| checkpoints(&kept, process)).collect();
+        let begins = |stoppers| *control.stoppers.lock().unwrap() = stoppers;
+        let settings = drawn_settings(&mut random, 3, 0);
+        let scenario = Scenario::from_seed(seed, processes);
+        let from = (&Resume::default(), &stores[..]);
+        let simulated = simulate_from(&plan, &settings, &sinks, &scenario, from, begins);
+        control.stoppers.lock().unwrap().clear();
+        let (outcomes, _) = simulated.unwrap();
+        let result = ended(outcomes).expect("nobody stops it");
+        result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        in_cut += kept.untaken();
+        let rows = kept.rows();
+        assert_eq!(rows[0].len(), limit as usize, "seed {seed}");
+        let mut sorted = rows[1].clone();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), rows[1].len(), "seed {seed}: rows that are there twice");
+        late += sorted.len();
+    }
+    assert!(in_cut > 5 && late > 1000, "{in_cut} processes in a cut, {late} late records");
 }
