@@ -31,7 +31,7 @@ fn object(number: u64) -> String {
 }
 
 fn place(number: u64) -> String {
-    format!("{}/{}", common::ROOT, object(number))
+    format!("{}/{}", crate::common::ROOT, object(number))
 }
 
 /// Changes a byte of an object.

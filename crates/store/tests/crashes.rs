@@ -152,7 +152,7 @@ fn again(disk: &CrashDisk, operation: &Operation, case: &str) {
     if !put_if_absent || get(&store, operation.object).as_deref() == operation.before {
         (operation.run)(&store, operation.object).unwrap();
         disk.restart(Survival::Synced);
-        check(&common::store(disk), operation, true, case);
+        check(&crate::common::store(disk), operation, true, case);
     }
 }
 
@@ -263,7 +263,7 @@ fn of_two_that_put_if_absent_one_wins() {
         disk.restart(Survival::Synced);
         let winner = if own == Put::Created { NEW } else { OTHER };
         assert_eq!(
-            get(&common::store(&disk), "new/a").as_deref(),
+            get(&crate::common::store(&disk), "new/a").as_deref(),
             Some(winner),
             "before step {at}"
         );
