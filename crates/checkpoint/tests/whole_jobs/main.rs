@@ -13,6 +13,7 @@ mod program;
 mod queries;
 #[path = "../../../engine/tests/restart/reading.rs"]
 mod reading;
+mod saver;
 mod starts;
 #[path = "../../../engine/tests/support/mod.rs"]
 mod support;

@@ -13,7 +13,9 @@ use millstream_engine::{Checkpoints, CutTaken, OutputMark, Resume};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SetAside};
 
+use super::conserved::{Counted, Counting};
 use super::cuts::{CutBatch, Cuts};
+use super::queries::Query;
 use crate::support::{Random, lines};
 
 /// The last interval of a job.
@@ -64,6 +66,8 @@ pub(crate) struct Kept {
     sealed: Mutex<BTreeMap<String, Vec<String>>>,
     /// By output: what was prepared for cuts that were given up.
     carried: Mutex<Vec<(usize, Prepared)>>,
+    /// By process but the first: rows prepared for a part that the first may not have.
+    untaken: Mutex<BTreeMap<usize, Vec<Prepared>>>,
     /// Decides when cuts are written; `None`: at once.
     random: Mutex<Option<Random>>,
     /// The last cut that was asked for and begun.
@@ -78,6 +82,10 @@ pub(crate) struct Kept {
     pub(crate) behind: AtomicU64,
     /// Rows that waited at cuts, of records, of windows and for the end.
     pub(crate) waited: [AtomicU64; 3],
+    /// What all cuts must conserve, the counts in visible rows, and sums of counts at cuts.
+    pub(crate) counting: Option<Counting>,
+    fired: AtomicU64,
+    pub(crate) counted: Mutex<Counted>,
 }
 
 impl fmt::Debug for Kept {
@@ -91,6 +99,12 @@ impl Kept {
         Kept { visible: Mutex::new(vec![Vec::new(); outputs]), ..Kept::default() }
     }
 
+    /// Of a query, whose cuts conserve rows if they can be counted.
+    pub(crate) fn of(query: &Query, what: &str) -> Kept {
+        let counting = Counting::of(query, what);
+        Kept { counting, ..Kept::new(query.plan.outputs.len()) }
+    }
+
     /// The next job begins: what the last one has not written is gone.
     pub(crate) fn begin(&self, random: Random) {
         self.saving.lock().unwrap().clear();
@@ -99,6 +113,7 @@ impl Kept {
         self.pending.lock().unwrap().clear();
         self.sealed.lock().unwrap().clear();
         self.carried.lock().unwrap().clear();
+        self.untaken.lock().unwrap().clear();
         *self.cuts.lock().unwrap() = Cuts::default();
         *self.random.lock().unwrap() = Some(random);
     }
@@ -132,7 +147,16 @@ impl Kept {
             *self.state.lock().unwrap() = state;
             *self.resume.lock().unwrap() = cut.resume;
             self.publish(cut.prepared);
+            self.check_counts();
         }
+    }
+
+    /// Rows are conserved at a cut that has just been written.
+    fn check_counts(&self) {
+        let Some(counting) = &self.counting else { return };
+        let (state, resume) = (self.state.lock().unwrap(), self.resume.lock().unwrap());
+        let counted = counting.check(&state, &resume, self.fired.load(Relaxed));
+        self.counted.lock().unwrap().add(counted);
     }
 
     /// Makes prepared rows of outputs visible.
@@ -142,9 +166,18 @@ impl Kept {
         for (output, prepared) in prepared {
             for Sealed { from, to } in prepared.sealed {
                 assert!(to.starts_with(&format!("output {output},")), "{to}");
-                visible[output].append(&mut all.remove(&from).expect("prepared rows"));
+                let mut rows = all.remove(&from).expect("prepared rows");
+                let counts = self.counting.iter().map(|counting| counting.in_lines(&rows));
+                self.fired.fetch_add(counts.sum(), Relaxed);
+                visible[output].append(&mut rows);
             }
         }
+    }
+
+    /// How many processes have rows in a part that the first may not have.
+    pub(crate) fn untaken(&self) -> usize {
+        let untaken = self.untaken.lock().unwrap();
+        untaken.values().filter(|of| of.iter().any(|of| !of.sealed.is_empty())).count()
     }
 
     /// Cuts that have been completed or given up.
@@ -167,7 +200,9 @@ impl Kept {
             is_there.then_some((output, Prepared { interval: ONLY_INTERVAL, sealed }))
         });
         let carried = std::mem::take(&mut *self.carried.lock().unwrap());
-        let all = carried.into_iter().chain(of_one).chain(last).collect();
+        let untaken = std::mem::take(&mut *self.untaken.lock().unwrap());
+        let untaken = untaken.into_values().flat_map(|of| of.into_iter().enumerate());
+        let all = carried.into_iter().chain(untaken).chain(of_one).chain(last).collect();
         self.publish(all);
         let untold = self.sealed.lock().unwrap();
         assert!(untold.is_empty(), "nobody has told of {untold:?}");
@@ -251,11 +286,16 @@ impl Checkpoints for Part {
         }
     }
 
-    fn part(&self, cut: u64, _: &mut [Prepared]) -> Result<String> {
+    fn part(&self, cut: u64, prepared: &mut [Prepared]) -> Result<String> {
         assert_ne!(self.process, 0);
+        self.kept.untaken.lock().unwrap().insert(self.process, prepared.to_vec());
         let state = self.kept.saving.lock().unwrap().remove(&self.process).unwrap_or_default();
         self.kept.parts.lock().unwrap().insert(self.process, self.kept.saved(state));
         Ok(self.named(cut))
+    }
+
+    fn part_taken(&self) {
+        self.kept.untaken.lock().unwrap().remove(&self.process);
     }
 
     fn complete(&self, cut: CutTaken) -> Result<()> {

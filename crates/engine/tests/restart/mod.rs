@@ -2,6 +2,8 @@
 //! rows of a job that was never stopped, each once, and in the same order if its output has one.
 //! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
 
+mod cases;
+mod conserved;
 mod control;
 #[allow(dead_code, reason = "the operators' tests use all")]
 #[path = "../../../operators/tests/support/cuts.rs"]
@@ -15,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use self::conserved::{Counted, Counting};
 use self::control::Control;
 use self::kept::{Kept, Part, Rows};
 use self::queries::{Query, has_limit};
@@ -46,6 +49,7 @@ struct Sums {
     /// Slices that were left out, and cuts whose durable one was not the last.
     left_out: AtomicU64,
     behind: AtomicU64,
+    counted: Mutex<Counted>,
 }
 
 impl Sums {
@@ -56,6 +60,7 @@ impl Sums {
         self.overtaken.fetch_add(kept.overtaken.load(Relaxed), Relaxed);
         self.left_out.fetch_add(kept.left_out.load(Relaxed), Relaxed);
         self.behind.fetch_add(kept.behind.load(Relaxed), Relaxed);
+        self.counted.lock().unwrap().add(*kept.counted.lock().unwrap());
         for (sum, more) in self.waited.iter().zip(&kept.waited) {
             sum.fetch_add(more.load(Relaxed), Relaxed);
         }
@@ -110,15 +115,16 @@ fn checkpoints(kept: &Arc<Kept>, process: usize) -> Arc<dyn Checkpoints> {
 /// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
 fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Stats {
     let mut random = Random::new(seed);
-    let Query { plan, what, lateness_ms } = query(&mut random);
-    let what = format!("seed {seed}: {what}\n{}", repeat(seed, "restart"));
+    let query = query(&mut random);
+    let what = format!("seed {seed}: {}\n{}", query.what, repeat(seed, "restart"));
+    let kept = Arc::new(Kept::of(&query, &what));
+    let Query { plan, lateness_ms, .. } = query;
     let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 4, lateness_ms) };
     let expected = uninterrupted(&packed(plan.clone(), random.below(1 << 30)), &settings);
     let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic, RowOrder::Deterministic]);
     let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
     let counts = !has_limit(&plan);
 
-    let kept = Arc::new(Kept::new(plan.outputs.len()));
     let mut sum = Stats::default();
     let mut stops = random.below(6);
     let result = loop {
@@ -216,6 +222,13 @@ fn simulated_jobs_go_on_from_their_last_cut() {
             ("merges", sum.merges),
         ],
     );
+}
+
+#[test]
+fn simulated_cuts_conserve_rows() {
+    let sums = Sums::default();
+    let (seeds, _) = run_seeds(80, |seed| simulate(seed, Counting::query, &sums));
+    sums.counted.lock().unwrap().happened(seeds);
 }
 
 /// An error waits behind rows that a LIMIT may be content with: no cut forgets the error.

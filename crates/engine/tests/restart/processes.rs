@@ -4,11 +4,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use millstream_contract::plan::*;
 use millstream_contract::sink::RowOrder;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
-use millstream_engine::{Stats, Totals};
+use millstream_engine::{Resume, Stats, Totals};
 
+use super::conserved::Counting;
 use super::control::Control;
 use super::kept::Kept;
 use super::queries::{Query, has_limit};
@@ -36,8 +38,10 @@ fn ended(outcomes: Vec<Outcome>) -> Option<Result<Totals>> {
 /// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
 fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Stats {
     let mut random = Random::new(seed);
-    let Query { plan, what, lateness_ms } = query(&mut random);
-    let what = format!("seed {seed}: {what}\n{}", repeat(seed, "restart"));
+    let query = query(&mut random);
+    let what = format!("seed {seed}: {}\n{}", query.what, repeat(seed, "restart::processes"));
+    let kept = Arc::new(Kept::of(&query, &what));
+    let Query { plan, lateness_ms, .. } = query;
     let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 3, lateness_ms) };
     // Rows of sessions come in the order of slices, which a checkpoint keeps.
     let packing = random.below(1 << 30);
@@ -45,7 +49,6 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic]);
     let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
     let counts = !has_limit(&plan);
-    let kept = Arc::new(Kept::new(plan.outputs.len()));
     let (mut sum, mut stops) = (Stats::default(), random.below(6));
     let result = loop {
         let (next, processes) = (random.below(1 << 30), 1 + random.below(3) as usize);
@@ -119,6 +122,13 @@ fn simulated_processes_go_on_from_their_last_cut() {
     );
 }
 
+#[test]
+fn simulated_cuts_of_processes_conserve_rows() {
+    let sums = Sums::default();
+    let (seeds, _) = run_seeds(80, |seed| simulate(seed, Counting::query, &sums));
+    sums.counted.lock().unwrap().happened(seeds);
+}
+
 /// An error waits behind rows that a LIMIT may be content with, perhaps in another process.
 #[test]
 fn simulated_errors_of_other_processes_are_not_forgotten() {
@@ -130,4 +140,65 @@ fn simulated_errors_of_other_processes_are_not_forgotten() {
         assert_eq!(sums.failed.load(Relaxed), fails);
         assert!(sums.given_up.load(Relaxed) > 20, "{sums:?}");
     }
+}
+
+/// A plan of the first rows, and of a side output: all records that are late.
+fn with_late_records(table: Arc<Memory>, limit: u64) -> Plan {
+    let mut plan = passing(table, Some(limit));
+    let first = &plan.stages[0];
+    let late = Some(Late { window: Tumble { size_us: 50_000, offset_us: 0 }.into() });
+    let project = first.inputs[0].project.clone();
+    let inputs = vec![Input { late, project, ..Input::all(Node::Source(0)) }];
+    let operator = Operator::Stateless { limit: None, offset: 0 };
+    let output = first.output.clone();
+    plan.stages.push(Stage { names: vec![], inputs, operator, output });
+    plan.outputs.push(Output { side: true, ..Output::of(1) });
+    plan
+}
+
+/// A LIMIT ends the job in the middle of a cut. What other processes have prepared for the cut in
+/// their own files, of a side output, is part of the end: neither lost, nor there twice.
+#[test]
+fn simulated_limits_in_the_middle_of_a_cut_keep_rows_of_side_outputs() {
+    let (mut in_cut, mut late) = (0, 0);
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let data = records(&mut random, 3, 200, 20);
+        let (limit, batch_rows) = (100 + random.below(300), random.pick(&[3, 20]));
+        let plan = with_late_records(table(&data, &mut random, batch_rows), limit);
+        let kept = Arc::new(Kept::new(2));
+        let looks_of_cut = random.pick(&[1, 3, 10]);
+        let of_control = Mutex::new(Random::new(seed));
+        let control = Arc::new(Control {
+            stoppers: Mutex::default(),
+            kept: kept.clone(),
+            random: of_control,
+            looks_of_cut,
+            looks_of_stop: 0,
+        });
+        let look: Arc<dyn Look> = control.clone();
+        let plan = read(plan, &look, &Resume::default(), (false, false));
+        let (processes, orders) =
+            (2 + random.below(2) as usize, [RowOrder::Deterministic, RowOrder::Any]);
+        let sinks: Vec<_> = (0..processes).map(|p| sinks_of(&kept, p, &orders, true)).collect();
+        let stores: Vec<_> = (0..processes).map(|process| checkpoints(&kept, process)).collect();
+        let begins = |stoppers| *control.stoppers.lock().unwrap() = stoppers;
+        let settings = drawn_settings(&mut random, 3, 0);
+        let scenario = Scenario::from_seed(seed, processes);
+        let from = (&Resume::default(), &stores[..]);
+        let simulated = simulate_from(&plan, &settings, &sinks, &scenario, from, begins);
+        control.stoppers.lock().unwrap().clear();
+        let (outcomes, _) = simulated.unwrap();
+        let result = ended(outcomes).expect("nobody stops it");
+        result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        in_cut += kept.untaken();
+        let rows = kept.rows();
+        assert_eq!(rows[0].len(), limit as usize, "seed {seed}");
+        let mut sorted = rows[1].clone();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), rows[1].len(), "seed {seed}: rows that are there twice");
+        late += sorted.len();
+    }
+    assert!(in_cut > 5 && late > 1000, "{in_cut} processes in a cut, {late} late records");
 }

@@ -93,6 +93,38 @@ fn a_new_split_begins_with_the_low_watermark() {
     assert_eq!((new.number, new.sequence, new.stamp), (1, 0, 20), "its first records are late");
 }
 
+/// A split that was idle resumes where the others have got to. So does a job that goes on from
+/// before the chunk that has ended the idleness: windows may have fired meanwhile.
+#[test]
+fn a_split_that_was_idle_goes_on_where_the_others_had_got_to() {
+    let clock = Arc::new(Clock::default());
+    let quiet = VecDeque::from([(0, 10), (2 * IDLE_US, 20)]);
+    let busy = VecDeque::from([(0, 500), (IDLE_US + 50, 600)]);
+    let table = Timed(vec![quiet, busy]);
+    let reading = intake(table.clone(), &clock);
+    for worker in [0, 1] {
+        assert_eq!(take(&reading, worker).split, worker);
+        finish(&reading, worker);
+    }
+    nothing(&reading, 0);
+    clock.pass_time(IDLE_US + 50);
+    assert_eq!(take(&reading, 1).split, 1);
+    finish(&reading, 1);
+    nothing(&reading, 1);
+    assert_eq!(finish(&reading, 1), 600, "the other one is idle");
+    clock.pass_time(2 * IDLE_US);
+    let away = take(&reading, 0);
+    assert_eq!((away.split, away.stamp), (0, 600));
+    let left = reading.marks().expect("names are unique")[""].clone();
+    let mark = &left.splits["timed 0"];
+    assert_eq!((mark.position.0.clone(), mark.watermark_us), (vec![1], 600));
+    let options = OpenOptions { from: left.positions(), ..OpenOptions::alone(1, 0, 2) };
+    let splits = table.open(&[0], &options).expect("it opens");
+    let origin = Origin { from: Some(left), ..origin_of(splits, table) };
+    let again = take(&intake_over(vec![origin], 2, &clock), 0);
+    assert_eq!((again.split, again.stamp), (0, 600));
+}
+
 /// An ended split stays ended, and is not read again.
 #[test]
 fn an_ended_split_is_not_read_again() {

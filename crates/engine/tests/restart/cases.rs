@@ -1,0 +1,250 @@
+//! Single cases of cuts: each has its own test, since chance seldom brings them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use millstream_contract::plan::Output;
+use millstream_contract::sink::{Prepared, RowOrder, Sink, Writers};
+use millstream_contract::{Error, Result, Settings};
+use millstream_engine::{Checkpoints, CutTaken, Job, Resume, Stopper};
+use millstream_operators::operator::Operator;
+use millstream_operators::operator::saved::SetAside;
+
+use super::control::Control;
+use super::kept::{Kept, Rows};
+use super::reading::{Look, read};
+use super::{checkpoints, sinks};
+use crate::support::*;
+
+/// Takes a cut at one look in so many.
+fn control(kept: &Arc<Kept>, seed: u64, looks_of_cut: u64) -> Arc<Control> {
+    let (stoppers, random) = (Mutex::default(), Mutex::new(Random::new(seed)));
+    Arc::new(Control { stoppers, kept: kept.clone(), random, looks_of_cut, looks_of_stop: 0 })
+}
+
+/// Lets the control take cuts of the job, and runs it.
+fn run_with(job: Job, control: &Control) -> (millstream_engine::Stats, Result<()>) {
+    *control.stoppers.lock().unwrap() = vec![job.stopper()];
+    let ended = job.run();
+    // The job holds the control.
+    control.stoppers.lock().unwrap().clear();
+    ended
+}
+
+/// An edited query reads a table anew: it begins behind the windows that have fired. Records of
+/// these windows are late, and cuts do not wait until the table has got as far.
+#[test]
+fn a_new_table_begins_behind_the_windows_that_have_fired() {
+    let (mut cuts, mut lates) = (0, 0);
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let data = records(&mut random, 2, 600, 20);
+        let plan = query(table(&data, &mut random, 20), Some(500), 0);
+        let fired_us = random.pick(&[0, 1_000_000, 1_700_000]);
+        let (expected, late, _) = oracle_of_resumed(&data, Some(500), 0, 0, |_, _| fired_us);
+        let kept = Arc::new(Kept::new(1));
+        let control = control(&kept, seed, 3);
+        let look: Arc<dyn Look> = control.clone();
+        let from = Resume { frontiers: vec![fired_us], ..Resume::default() };
+        let plan = read(plan, &look, &from, (false, false));
+        let settings = Settings { simulate: Some(seed), workers: 2, ..Settings::default() };
+        let sinks = sinks(&kept, &[RowOrder::Deterministic]);
+        let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(&kept, 0)));
+        let (stats, result) = run_with(job.unwrap(), &control);
+        result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!((&kept.rows()[0], stats.late_records), (&expected, late), "seed {seed}");
+        cuts += kept.completed.load(Relaxed);
+        lates += late;
+    }
+    assert!(cuts > 100 && lates > 1000, "{cuts} cuts, {lates} late records");
+}
+
+/// The sink of an output whose reader goes with the first rows.
+#[derive(Debug)]
+struct Closing {
+    rows: Rows,
+    writes: Arc<AtomicU64>,
+}
+
+impl Sink for Closing {
+    fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
+        self.rows.open(schema, writers)
+    }
+    fn order(&self) -> RowOrder {
+        self.rows.order()
+    }
+    fn write(&self, _: usize, _: &RecordBatch, _: bool) -> Result<()> {
+        self.writes.fetch_add(1, Relaxed);
+        Err(Error::OutputClosed)
+    }
+    fn prepare(&self, interval: u64) -> Result<Prepared> {
+        self.rows.prepare(interval)
+    }
+    fn finish(&self) -> Result<()> {
+        self.rows.finish()
+    }
+}
+
+/// An output whose reader has gone wants no rows in the next job either.
+#[test]
+fn an_output_without_a_reader_stays_without_rows() {
+    let mut cases = 0;
+    for seed in 0..30 {
+        let mut random = Random::new(seed);
+        let data = records(&mut random, 2, 300, 20);
+        let mut plan = passing(table(&data, &mut random, 10), None);
+        plan.outputs.push(Output::of(0));
+        let kept = Arc::new(Kept::new(2));
+        let writes = Arc::new(AtomicU64::new(0));
+        let run = |from: &Resume, control: &Arc<Control>| {
+            let look: Arc<dyn Look> = control.clone();
+            let plan = read(plan.clone(), &look, from, (false, false));
+            let settings = Settings { simulate: Some(seed), workers: 2, ..Settings::default() };
+            let mut sinks = sinks(&kept, &[RowOrder::Deterministic; 2]);
+            let (kept, order) = (kept.clone(), RowOrder::Deterministic);
+            let rows = Rows { kept: kept.clone(), output: 0, process: 0, order, is_local: false };
+            sinks[0] = Arc::new(Closing { rows, writes: writes.clone() });
+            let job = Job::resume(&plan, &settings, sinks, from, Some(checkpoints(&kept, 0)));
+            run_with(job.unwrap(), control).1.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        };
+        run(&Resume::default(), &control(&kept, seed, 5));
+        assert_eq!(writes.swap(0, Relaxed), 1, "the reader goes once");
+        let from = kept.resume.lock().unwrap().clone();
+        let has_rows = from.totals.rows > 0;
+        kept.begin(Random::new(seed));
+        run(&from, &Control::none(&kept));
+        if has_rows {
+            cases += 1;
+            let limits: Vec<_> = from.outputs.iter().map(|mark| mark.limit).collect();
+            assert_eq!((writes.load(Relaxed), &limits[..]), (0, &[Some(0), None][..]));
+        }
+    }
+    assert!(cases > 10, "{cases} cases");
+}
+
+/// A store that saves nothing until it is told to.
+#[derive(Debug, Default)]
+struct SlowStore {
+    aside: Mutex<Held>,
+    is_taken: AtomicBool,
+}
+
+/// State that has been set aside.
+#[derive(Default)]
+struct Held(Vec<Box<dyn SetAside>>);
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} tables", self.0.len())
+    }
+}
+
+impl Checkpoints for SlowStore {
+    fn restore(&self, _: usize, _: usize, _: &mut dyn Operator) -> Result<()> {
+        Ok(())
+    }
+    fn save(&self, _: u64, _: usize, _: usize, state: Box<dyn SetAside>) {
+        self.aside.lock().unwrap().0.push(state);
+    }
+    fn complete(&self, _: CutTaken) -> Result<()> {
+        self.is_taken.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+/// Takes one cut, at a look.
+#[derive(Debug)]
+struct Once {
+    stopper: Mutex<Option<Stopper>>,
+    looks: AtomicU64,
+}
+
+impl Look for Once {
+    fn look(&self) {
+        if self.looks.fetch_add(1, Relaxed) == 300 {
+            let stopper = self.stopper.lock().unwrap();
+            assert!(stopper.as_ref().is_some_and(|stopper| stopper.cut(1)));
+        }
+    }
+}
+
+/// Windows wait for a store that is slow. This is no query that is stuck: the setting
+/// `checkpoint.tolerance` says how long it may take.
+#[test]
+fn a_query_that_waits_for_a_slow_store_is_not_stuck() {
+    let mut random = Random::new(1);
+    let data = records(&mut random, 2, 20_000, 1_000_000);
+    let plan = query(table(&data, &mut random, 200), None, 0);
+    let (expected, ..) = oracle(&data, None, 0, 0);
+    let look = Arc::new(Once { stopper: Mutex::default(), looks: AtomicU64::new(0) });
+    let plan = read(plan, &(look.clone() as Arc<dyn Look>), &Resume::default(), (false, false));
+    // Less may be copied than there is, so tables are set aside.
+    let settings = Settings { workers: 2, memory_bytes: 16 << 20, ..Settings::default() };
+    let (store, kept) = (Arc::new(SlowStore::default()), Arc::new(Kept::new(1)));
+    let sinks = sinks(&kept, &[RowOrder::Deterministic]);
+    let job = Job::resume(&plan, &settings, sinks, &Resume::default(), Some(store.clone()));
+    let job = job.unwrap();
+    let stopper = job.stopper();
+    *look.stopper.lock().unwrap() = Some(stopper.clone());
+    let begun = Instant::now();
+    let result = thread::scope(|scope| {
+        let running = scope.spawn(|| job.run().1);
+        while !store.is_taken.load(Relaxed) {
+            assert!(!running.is_finished() && begun.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(1));
+        }
+        // Long enough that all that can be done without the store is done.
+        for _ in 0..100 {
+            let standing = stopper.standing();
+            assert_eq!(standing.waits_for, None, "{standing:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!running.is_finished(), "the case that this is about");
+        store.aside.lock().unwrap().0.clear();
+        running.join().unwrap()
+    });
+    *look.stopper.lock().unwrap() = None;
+    result.unwrap();
+    same_rows(&kept.rows()[0], &expected, "the rows of the job");
+}
+
+/// While a table is set aside there are two of it, which take more memory than there is. Once it
+/// is saved, and taken back, what has waited fits: the job does not end for lack of memory.
+#[test]
+fn memory_that_a_checkpoint_takes_for_a_while_does_not_end_the_job() {
+    let (mut stalls, mut cuts) = (0, 0);
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let data = records(&mut random, 2, 3000, 1000);
+        let plan = query(table(&data, &mut random, 40), None, 0);
+        let free = Settings {
+            workers: 1 + random.below(3) as usize,
+            memory_bytes: 1 << 40,
+            batch_rows: 40,
+            simulate: Some(seed),
+            ..Settings::default()
+        };
+        let (expected, _) = super::uninterrupted(&plan, &free).unwrap();
+        let (stats, _) = run(&plan, &free);
+        // What is needed, and a little.
+        let memory_bytes = stats.memory_bytes_peak * 5 / 4;
+        let settings = Settings { memory_bytes, ..free };
+        let kept = Arc::new(Kept::new(1));
+        let control = control(&kept, seed, 5);
+        let look: Arc<dyn Look> = control.clone();
+        let plan = read(plan, &look, &Resume::default(), (false, false));
+        kept.begin(Random::new(seed));
+        let (sinks, from) = (sinks(&kept, &[RowOrder::Deterministic]), Resume::default());
+        let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(&kept, 0)));
+        let (stats, result) = run_with(job.unwrap(), &control);
+        result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        same_rows(&kept.rows()[0], &expected[0], &format!("seed {seed}"));
+        stalls += stats.memory_stalls;
+        cuts += kept.completed.load(Relaxed);
+    }
+    assert!(cuts > 100 && stalls > 0, "{cuts} cuts, {stalls} stalls");
+}
