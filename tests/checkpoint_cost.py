@@ -2,7 +2,7 @@
 """What checkpoints cost: pairs of runs of a job, without and with checkpoints, in turn.
 
     cargo build --release -p millstream-cli
-    tests/checkpoint_cost.py [JOB …] [--every 10s] [--pairs 3] [--seconds 60] [--workers 2]
+    tests/checkpoint_cost.py [JOB …] [--every 10s] [--pairs 3] [--seconds 60] [--workers 2] [--processes 1]
 
 The jobs read generated records: `keys` counts by ten million keys, `means` has means by 3,125 keys in short windows,
 `join` joins two tables within windows, `changing` counts by 100,000 keys, all of which change between two checkpoints.
@@ -58,11 +58,12 @@ def script(job: str, rows: int) -> str:
 
 
 class Job:
-    def __init__(self, text: str, workers: int, every: str):
+    def __init__(self, text: str, given: argparse.Namespace):
         self.folder = Path(tempfile.mkdtemp(prefix="millstream-cost-"))
         (self.folder / "job.sql").write_text(text)
-        self.words = [PROGRAM, "run", self.folder / "job.sql", "--workers", str(workers)]
-        self.saved = ["--checkpoint", self.folder / "state", "--every", every]
+        self.words = [PROGRAM, "run", self.folder / "job.sql", "--workers", str(given.workers)]
+        self.words += ["--processes", str(given.processes)]
+        self.saved = ["--checkpoint", self.folder / "state", "--every", given.every]
 
     def seconds(self, *words: object) -> float:
         begin = time.monotonic()
@@ -123,13 +124,14 @@ def main() -> int:
     parser.add_argument("--every", default="10s")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="of each process")
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     for name in given.jobs:
         tried = 20_000_000
-        took = Job(script(name, tried), given.workers, given.every).seconds()
+        took = Job(script(name, tried), given).seconds()
         rows = int(tried * given.seconds / took)
-        job = Job(script(name, rows), given.workers, given.every)
+        job = Job(script(name, rows), given)
         quotients, seen = [], {}
         for _ in range(given.pairs):
             alone = job.seconds()
