@@ -121,7 +121,7 @@ impl Counter {
         let is_it = |expr: &Expr| matches!(expr, Expr::Column(of) if *of == column);
         let place = project.iter().position(is_it).filter(|_| counts && is_disjoint)?;
         let column = fired.field(column).name().clone();
-        Some(Counter { number, filter: filter.clone(), window: window.clone(), column, place })
+        Some(Counter { number, filter: filter.clone(), window: *window, column, place })
     }
 
     /// Counts a record: whether it passes the filter, its time, and the watermark before it.
