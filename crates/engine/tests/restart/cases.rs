@@ -212,10 +212,10 @@ fn a_query_that_waits_for_a_slow_store_is_not_stuck() {
     same_rows(&kept.rows()[0], &expected, "the rows of the job");
 }
 
-/// While a table is set aside there are two of it, which take more memory than there is. Once it
-/// is saved, and taken back, what has waited fits: the job does not end for lack of memory.
+/// Near its limit of memory, a job with checkpoints needs little more than one without. Whoever
+/// lacks memory while tables are set aside waits until they are taken back.
 #[test]
-fn memory_that_a_checkpoint_takes_for_a_while_does_not_end_the_job() {
+fn a_job_near_its_limit_of_memory_goes_on_between_cuts() {
     let (mut stalls, mut cuts) = (0, 0);
     for seed in 0..60 {
         let mut random = Random::new(seed);
