@@ -207,6 +207,30 @@ def test_an_edited_query_goes_on_where_state_fits(restarted):
     assert sum(int(row.split(",")[2]) for row in restarted.rows()) == 1000 + 350, restarted.rows()
 
 
+def test_a_stage_that_reads_a_table_of_other_stages_is_changed(restarted):
+    def query(of_second: str) -> str:
+        both = "".join(SOURCE.replace("TABLE a", f"TABLE {a}").replace("TABLE o", f"TABLE {o}")
+                       .replace("a.csv", f"{a}.csv").replace("'o'", f"'{o}'") for a, o in ("ao", "bp"))
+        view = "CREATE VIEW c AS SELECT k, ts FROM a UNION ALL SELECT k, ts FROM b;\n"
+        second = COUNT.format(size=10).replace("TABLE a", f"TABLE {of_second}").replace("INTO o", "INTO p")
+        return f"{both}{view}EXECUTE STATEMENT SET BEGIN\n{COUNT.format(size=10)}\n{second}\nEND;"
+
+    (restarted.folder / "b.csv").write_text("k,v,ts\n" + lines(0, 3000))
+    restarted.add(0, 1050)
+    job = restarted.start(query("b"))
+    restarted.waits_for(30)
+    restarted.stops(job, signal.SIGINT)
+    # Records of `a` that come next may be of windows in which `b` has fired.
+    job = restarted.start(query("c"))
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 1 and b"reads table 'a' now" in said and b"--allow-new p.window" in said, said
+    restarted.add(1050, 2050)
+    job = restarted.start(query("c"), "--allow-new", "p.window")
+    restarted.waits_for(60)
+    restarted.stops(job, signal.SIGINT)
+    assert restarted.rows() == expected(2050, 20)
+
+
 def test_another_jobs_checkpoints_are_refused(restarted):
     restarted.add(0, 1050)
     job = restarted.start()

@@ -133,7 +133,7 @@ impl CheckpointDirectory {
     ) -> Result<Vec<(String, Verdict)>> {
         let now = identities(job.plan, job.settings, job.type_name)?;
         let saved = saved_identities(&manifest.stages)?;
-        let fits = fits(&now, &saved);
+        let fits = fits(&now, &saved, &|table| manifest.sources.contains_key(table));
         let mut verdicts = Vec::new();
         for (stage, fit) in now.iter().zip(&fits) {
             let verdict = match fit {

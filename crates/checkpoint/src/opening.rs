@@ -150,7 +150,7 @@ impl Begin {
         let (mut first, mut started_us) = (next, job.started_us);
         if let Some(manifest) = found {
             (first, started_us) = (manifest.first, manifest.started_us);
-            let fitting = Fitting::new(&stages, &manifest.stages, options)?;
+            let fitting = Fitting::new(&stages, &manifest, options)?;
             remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
             remarks.extend(fitting.remarks);
             from = fitting.files;
@@ -343,7 +343,8 @@ pub(crate) fn saved_identities(saved: &[Stage]) -> Result<Vec<StageIdentity>> {
     let known = |stage: &Stage| {
         let identity = serde_json::from_value(stage.identity.clone())
             .map_err(|error| Error::Internal(format!("a saved stage: {error}")))?;
-        Ok(StageIdentity { names: stage.names.clone(), identity })
+        let (names, tables) = (stage.names.clone(), stage.tables.clone());
+        Ok(StageIdentity { names, identity, tables })
     };
     saved.iter().map(known).collect()
 }
@@ -357,9 +358,10 @@ struct Fitting {
 }
 
 impl Fitting {
-    fn new(stages: &[StageIdentity], saved: &[Stage], options: &Options) -> Result<Fitting> {
-        let identities = saved_identities(saved)?;
-        let fits = fits(stages, &identities);
+    fn new(stages: &[StageIdentity], saved: &Manifest, options: &Options) -> Result<Fitting> {
+        let identities = saved_identities(&saved.stages)?;
+        let fits = fits(stages, &identities, &|table| saved.sources.contains_key(table));
+        let saved = &saved.stages;
         let (files, frontiers, layouts, remarks) = Default::default();
         let mut fitting = Fitting { files, frontiers, layouts, remarks };
         let mut changed = Vec::new();

@@ -200,7 +200,8 @@ impl Writer {
             files.sort();
             let identity = serde_json::to_value(&stage.identity)
                 .map_err(|error| Error::Internal(format!("a stage's identity: {error}")))?;
-            stages.push(Stage { names: stage.names.clone(), identity, layout, frontier_us, files });
+            let (names, tables) = (stage.names.clone(), stage.tables.clone());
+            stages.push(Stage { names, identity, tables, layout, frontier_us, files });
         }
         let mut manifest = self.manifest(cut.number, false, &progress.waiting);
         (manifest.sources, manifest.stages) = (cut.marks, stages);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compile::Compiled;
 use crate::error::Result;
+use crate::intake::table_names;
 use crate::plan::Plan;
 use crate::settings::Settings;
 use millstream_operators::operator::identity::Identity;
@@ -21,6 +22,19 @@ pub struct StageIdentity {
     pub names: Vec<String>,
     /// The meaning of its state.
     pub identity: Identity,
+    /// Tables that the stage reads, under their names in marks. Old checkpoints do not tell them.
+    pub tables: Vec<String>,
+}
+
+impl StageIdentity {
+    /// Why the state of a saved stage does not fit. `has_read`: tables that the saved job has read.
+    fn difference(&self, saved: &StageIdentity, has_read: &dyn Fn(&str) -> bool) -> Option<String> {
+        let is_new = |table: &&String| !saved.tables.is_empty() && !saved.tables.contains(table);
+        let ahead = self.tables.iter().filter(is_new).find(|table| has_read(table));
+        // Records that the job has not read yet may belong to windows that have fired.
+        let reads = |table| format!("it reads table '{table}' now, which others have read before");
+        self.identity.difference(&saved.identity).or_else(|| ahead.map(reads))
+    }
 }
 
 /// How a stage goes on.
@@ -46,16 +60,29 @@ pub fn identities(
     settings: &Settings,
     type_name: &dyn Fn(&DataType) -> String,
 ) -> Result<Vec<StageIdentity>> {
-    let operations = Compiled::new(plan, settings)?.operations.into_iter();
-    let identity = |operation: crate::stage::Operation| StageIdentity {
+    let Compiled { operations, edges, .. } = Compiled::new(plan, settings)?;
+    let tables = table_names(plan.sources.iter().map(|source| source.name.as_str()));
+    let tables_of = |stage: usize| {
+        let feeds = edges.sources.iter().zip(&tables);
+        feeds
+            .filter(|(feeds, _)| feeds.stages.contains(&stage))
+            .map(|(_, name)| name.clone())
+            .collect()
+    };
+    let identity = |(stage, operation): (usize, crate::stage::Operation)| StageIdentity {
         identity: operation.program.identity(type_name),
         names: operation.names,
+        tables: tables_of(stage),
     };
-    Ok(operations.map(identity).collect())
+    Ok(operations.into_iter().enumerate().map(identity).collect())
 }
 
-/// For each stage of a plan, how it goes on from saved stages.
-pub fn fits(now: &[StageIdentity], saved: &[StageIdentity]) -> Vec<Fit> {
+/// For each stage of a plan, how it goes on from saved stages of a job that has read some tables.
+pub fn fits(
+    now: &[StageIdentity],
+    saved: &[StageIdentity],
+    has_read: &dyn Fn(&str) -> bool,
+) -> Vec<Fit> {
     let fit = |stage: &StageIdentity| {
         // The order of saved stages does not matter.
         let named = stage.names.iter().filter_map(|name| {
@@ -63,7 +90,7 @@ pub fn fits(now: &[StageIdentity], saved: &[StageIdentity]) -> Vec<Fit> {
         });
         let mut changed = None;
         for (number, saved) in named {
-            match stage.identity.difference(&saved.identity) {
+            match stage.difference(saved, has_read) {
                 None => return Fit::Kept(number),
                 Some(reason) => {
                     changed = changed.or(Some(Fit::Changed { saved: number, reason }));
@@ -100,7 +127,25 @@ mod tests {
             lateness_us: 0,
             layout: texts(&["Count"]),
         };
-        StageIdentity { names: texts(names), identity }
+        StageIdentity { names: texts(names), identity, tables: texts(&["t"]) }
+    }
+
+    /// A stage of an edited query takes records of a further table.
+    #[test]
+    fn a_table_that_other_stages_have_read_is_a_change() {
+        let saved = [stage(&["a.window"], &[], "none"), stage(&["old.window"], &[], "none")];
+        let mut now = saved.clone();
+        now[0].tables.push("u".into());
+        let reason = "it reads table 'u' now, which others have read before".into();
+        let of = |has_read: &dyn Fn(&str) -> bool, saved: &[StageIdentity]| {
+            fits(&now, saved, has_read).swap_remove(0)
+        };
+        assert_eq!(of(&|table| table == "u", &saved), Fit::Changed { saved: 0, reason });
+        assert_eq!(of(&|table| table == "t", &saved), Fit::Kept(0), "a table that nobody has read");
+        // Earlier checkpoints do not tell the tables of stages.
+        let mut unknown = saved.clone();
+        unknown[0].tables.clear();
+        assert_eq!(of(&|_| true, &unknown), Fit::Kept(0));
     }
 
     #[test]
@@ -122,7 +167,7 @@ mod tests {
             stage(&["c.window", "d.window"], &["k BIGINT"], minute),
             stage(&["c.window"], &["k BIGINT"], "windows of 1000 ms from 0 ms"),
         ];
-        let fits = fits(&now, &saved);
+        let fits = fits(&now, &saved, &|_| true);
         let keys = "the keys are (k BIGINT, l VARCHAR) now, and (k BIGINT) in the checkpoint";
         let windows = "it has windows of 1000 ms from 0 ms now, and windows of 60000 ms from 0 ms in \
                        the checkpoint";

@@ -64,6 +64,9 @@ pub struct Stage {
     pub names: Vec<String>,
     /// The identity of the state, in the engine's form. Equal identities mean that state fits.
     pub identity: serde_json::Value,
+    /// Names of the tables whose records it takes, as in [`Manifest::sources`].
+    #[serde(default)]
+    pub tables: Vec<String>,
     /// Numbers that a later run takes over, although its own plan may have others: how many windows
     /// share a slice, for example.
     #[serde(default)]

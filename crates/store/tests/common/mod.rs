@@ -74,6 +74,7 @@ pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) ->
         stages: vec![Stage {
             names: vec!["o.window".into(), "p.window".into()],
             identity: serde_json::json!({ "keys": ["k BIGINT"], "values": [] }),
+            tables: vec!["t".into()],
             layout: BTreeMap::from([("windows_in_slice".to_string(), 4)]),
             frontier_us: -5,
             files,
