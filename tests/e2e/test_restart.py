@@ -231,6 +231,55 @@ def test_a_stage_that_reads_a_table_of_other_stages_is_changed(restarted):
     assert restarted.rows() == expected(2050, 20)
 
 
+@pytest.mark.parametrize("before, now, told", [
+    ("LIMIT 90000", "LIMIT 80000", "it has LIMIT 80000 now, and LIMIT 90000 in the checkpoint"),
+    ("", "LIMIT 80000", "it has LIMIT 80000 now, and no LIMIT in the checkpoint"),
+    ("LIMIT 80000", "", "it has no LIMIT now, and LIMIT 80000 in the checkpoint"),
+    ("ORDER BY v, k, s LIMIT 30", "ORDER BY v DESC, k, s LIMIT 30", "it has ORDER BY n DESC"),
+])
+def test_another_order_or_limit_does_not_go_on(restarted, before, now, told):
+    select = "INSERT INTO o SELECT ts AS s, k, v AS n FROM a {};"
+    source = SOURCE.replace("'connector' = 'file', 'path' = 'a.csv', 'format' = 'csv', 'follow' = 'true'",
+                            "'connector' = 'datagen', 'number-of-rows' = '100000', 'rows-per-second' = '1000'")
+    job = restarted.start(source + select.format(before))
+    until = time.monotonic() + 30
+    while not (restarted.state / "manifest-0000000001.json").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    job.kill()
+    job.communicate()
+    edited = source + select.format(now)
+    job = restarted.start(edited)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 1 and told in said.decode() and "--allow-new o" in said.decode(), said
+    checked = harness.run("check", restarted.folder / "job.sql", "--against", restarted.state, stats=False)
+    assert checked.code == 1 and f"o: changed: {told}" in checked.stdout.decode(), checked
+    job = restarted.start(edited, "--allow-new", "o")
+    time.sleep(0.5)
+    assert "output o begins anew" in restarted.stops(job, signal.SIGTERM)
+
+
+def test_an_output_directory_may_be_taken_away(restarted):
+    import shutil
+
+    restarted.add(0, 1050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    restarted.stops(job, signal.SIGKILL)
+    shutil.rmtree(restarted.folder / "o")
+    restarted.add(1050, 2050)
+    job = restarted.start()
+    restarted.waits_for(30)
+    restarted.stops(job, signal.SIGINT)
+    assert restarted.rows() == expected(2050, 20) - expected(1050, 10)
+
+
+def test_a_directory_that_cannot_be_made_is_refused(restarted):
+    restarted.state = Path("/proc/checkpoints")
+    _, said = restarted.start().communicate(timeout=60)
+    assert b"/proc/checkpoints: the directory cannot be made" in said, said
+
+
 def test_another_jobs_checkpoints_are_refused(restarted):
     restarted.add(0, 1050)
     job = restarted.start()

@@ -21,17 +21,20 @@
 
 mod failing;
 mod file;
+mod job;
 mod look;
 mod opening;
 mod options;
+mod outputs;
 mod saver;
 mod timer;
 mod writer;
 mod written;
 
+pub use job::JobToSave;
 pub use look::{CheckpointDirectory, Verdict};
 pub use millstream_store::Manifest;
-pub use opening::{JobToSave, Opened, Opening, Place, join, open, open_in, started_us};
+pub use opening::{Opened, Opening, Place, join, open, open_in, started_us};
 pub use options::{Options, Start};
 pub use saver::{Others, Saver};
 pub use timer::Timer;

@@ -11,7 +11,9 @@ use millstream_store::{Checkpoints, Manifest, Removed};
 
 use crate::failing::io;
 use crate::file::{Groups, counting};
-use crate::opening::{JobToSave, saved_identities, store_in};
+use crate::job::{JobToSave, output_names};
+use crate::opening::{saved_identities, store_in};
+use crate::outputs::changed;
 
 /// The checkpoints in a directory.
 #[derive(Debug)]
@@ -125,7 +127,7 @@ impl CheckpointDirectory {
         Ok(())
     }
 
-    /// How the stages of a job go on from a checkpoint, by their names.
+    /// How the stages of a job go on from a checkpoint, by their names; and outputs that cannot.
     pub fn against(
         &self,
         manifest: &Manifest,
@@ -148,6 +150,8 @@ impl CheckpointDirectory {
         let gone: Vec<_> =
             gone(&fits, &saved).into_iter().map(named).filter(|(name, _)| !is_told(name)).collect();
         verdicts.extend(gone);
+        let outputs = changed(job, &output_names(job), manifest).into_iter();
+        verdicts.extend(outputs.map(|(name, reason)| (name, Verdict::Changed(reason))));
         Ok(verdicts)
     }
 }

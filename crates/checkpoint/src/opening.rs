@@ -1,50 +1,24 @@
 //! Choice of the checkpoint from which a job goes on, and of the fitting state.
 
-use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use arrow::datatypes::DataType;
-use millstream_contract::plan::{Layout, Operator, Output as PlanOutput, Plan};
+use millstream_contract::plan::Layout;
 use millstream_contract::settings::is_bucket;
-use millstream_contract::sink::Sink;
-use millstream_contract::table::Table;
 use millstream_contract::wording::{counted, grouped, plural};
-use millstream_contract::{Error, Result, Settings};
-use millstream_engine::{
-    Fit, OutputMark, Resume, StageIdentity, Totals, fits, gone, identities, table_names,
-};
+use millstream_contract::{Error, Result};
+use millstream_engine::{Fit, Resume, StageIdentity, Totals, fits, gone, identities};
 use millstream_store::{Checkpoints, LocalStore, Manifest, S3Store, Stage, Store};
 use serde::Deserialize;
 
 use crate::failing::io;
-use crate::file::Groups;
+use crate::job::{JobToSave, output_names, tables};
 use crate::options::{Options, Start};
+use crate::outputs;
 use crate::saver::{Restored, Saver};
 use crate::writer::{Fixed, committed};
-
-/// A job that is to be saved.
-pub struct JobToSave<'a> {
-    /// The plan.
-    pub plan: &'a Plan,
-    /// The settings of the run.
-    pub settings: &'a Settings,
-    /// The text by which people know the job.
-    pub text: String,
-    /// The names of the tables that the job inserts into, in the order of the outputs. Further
-    /// outputs have no name.
-    pub targets: &'a [String],
-    /// The sinks of the outputs, not opened yet.
-    pub sinks: &'a [Arc<dyn Sink>],
-    /// Names types as their user does.
-    pub type_name: &'a dyn Fn(&DataType) -> String,
-    /// Processes of the job.
-    pub processes: usize,
-    /// When the job is started, microseconds since 1970: what `NOW()` is in the plan. A job that
-    /// goes on was started by the run before.
-    pub started_us: i64,
-}
 
 /// A job with checkpoints that is about to begin or to go on.
 #[derive(Debug)]
@@ -82,6 +56,14 @@ pub fn open(
     job: &JobToSave<'_>,
     notice: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<Opening> {
+    if !is_bucket(&options.path) {
+        let made = fs::create_dir_all(&options.path);
+        made.map_err(|error| Error::Io {
+            place: options.path.display().to_string(),
+            message: format!("the directory cannot be made: {error}"),
+            help: "--checkpoint DIR names a directory for this job's checkpoints".into(),
+        })?;
+    }
     open_in(store_in(&options.path)?, options, job, notice)
 }
 
@@ -150,11 +132,14 @@ impl Begin {
         let (mut first, mut started_us) = (next, job.started_us);
         if let Some(manifest) = found {
             (first, started_us) = (manifest.first, manifest.started_us);
-            let fitting = Fitting::new(&stages, &manifest, options)?;
+            let changed = outputs::changed(job, &outputs, &manifest);
+            let fitting = Fitting::new(&stages, changed, &manifest, options)?;
             remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
+            remarks.extend((manifest.checkpoint + 1 < next).then(|| repeats(manifest.checkpoint)));
             remarks.extend(fitting.remarks);
             from = fitting.files;
-            let outputs = output_marks(&store, &manifest, job.plan, &outputs)?;
+            let begins = |name: &str| options.allow_new.iter().any(|new| new == name);
+            let outputs = outputs::marks(&store, &manifest, job.plan, &outputs, &begins)?;
             resume = Resume {
                 started_us: None,
                 marks: manifest.sources,
@@ -173,6 +158,7 @@ impl Begin {
             first,
             started_us,
             stages,
+            identities: outputs::identities(job),
             outputs,
             sinks: job.sinks.to_vec(),
             tables: tables(job),
@@ -192,13 +178,6 @@ pub(crate) fn totals(counters: &serde_json::Value) -> Result<Totals> {
     }
     Totals::deserialize(counters)
         .map_err(|error| Error::Internal(format!("the counters of a manifest: {error}")))
-}
-
-/// The tables that a job reads, under their names in marks.
-fn tables(job: &JobToSave<'_>) -> Vec<(String, Arc<dyn Table>)> {
-    let sources = &job.plan.sources;
-    let names = table_names(sources.iter().map(|source| source.name.as_str()));
-    names.into_iter().zip(sources.iter().map(|source| source.table.clone())).collect()
 }
 
 /// The checkpoints in a directory, or in a bucket.
@@ -226,18 +205,6 @@ fn find(store: &Checkpoints, options: &Options) -> Result<Option<Manifest>> {
         },
         _ => io(&error),
     })
-}
-
-/// Names of the outputs, each once: of several outputs into one table the later have numbers.
-fn output_names(job: &JobToSave<'_>) -> Vec<String> {
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let name = |number: usize| {
-        let name = job.targets.get(number).cloned().unwrap_or_else(|| "result".into());
-        let times = seen.entry(name.clone()).or_default();
-        *times += 1;
-        if *times == 1 { name } else { format!("{name}.{times}") }
-    };
-    (0..job.sinks.len()).map(name).collect()
 }
 
 /// Refuses the checkpoint of another job.
@@ -296,35 +263,6 @@ fn commit(manifest: &Manifest, job: &JobToSave<'_>, outputs: &[String]) -> Resul
     Ok(())
 }
 
-/// Remaining rows of the outputs.
-fn output_marks(
-    store: &Checkpoints,
-    manifest: &Manifest,
-    plan: &Plan,
-    outputs: &[String],
-) -> Result<Vec<OutputMark>> {
-    let mark = |(name, output): (&String, &PlanOutput)| {
-        // An output that is new gives all its rows.
-        let (limit, offset) = match (&output.sort, &plan.stages[output.stage].operator) {
-            (Some(sort), _) => (sort.limit, sort.offset),
-            (None, Operator::Stateless { limit, offset }) => (*limit, *offset),
-            (None, _) => (None, 0),
-        };
-        let mut mark = OutputMark { limit, offset, waiting: Vec::new() };
-        if let Some(saved) = manifest.outputs.iter().find(|output| output.name == *name) {
-            (mark.limit, mark.offset) = (saved.limit, saved.offset);
-            for file in &saved.waiting {
-                Groups::open(store, file, |_| true)?.read(|rows| {
-                    mark.waiting.push(rows.clone());
-                    Ok(())
-                })?;
-            }
-        }
-        Ok(mark)
-    };
-    outputs.iter().zip(&plan.outputs).map(mark).collect()
-}
-
 /// The first start of the job of these checkpoints, microseconds since 1970: `NOW()` in the query.
 /// `None` for a job that begins.
 pub fn started_us(path: &Path, start: Start) -> Option<i64> {
@@ -358,7 +296,12 @@ struct Fitting {
 }
 
 impl Fitting {
-    fn new(stages: &[StageIdentity], saved: &Manifest, options: &Options) -> Result<Fitting> {
+    fn new(
+        stages: &[StageIdentity],
+        outputs: Vec<(String, String)>,
+        saved: &Manifest,
+        options: &Options,
+    ) -> Result<Fitting> {
         let identities = saved_identities(&saved.stages)?;
         let fits = fits(stages, &identities, &|table| saved.sources.contains_key(table));
         let saved = &saved.stages;
@@ -378,7 +321,7 @@ impl Fitting {
                 Fit::Changed { reason, .. } => {
                     match stage.names.iter().any(|name| options.allow_new.contains(name)) {
                         true => fitting.remarks.push(format!("stage {name} starts empty")),
-                        false => changed.push((stage.names[0].clone(), reason)),
+                        false => changed.push((stage.names[0].clone(), reason.clone())),
                     }
                 }
             }
@@ -390,6 +333,12 @@ impl Fitting {
             let names = identities[number].names.join(", ");
             fitting.remarks.push(format!("the state of stage {names} is not used any more"));
         }
+        for (name, reason) in outputs {
+            match options.allow_new.contains(&name) {
+                true => fitting.remarks.push(format!("output {name} begins anew")),
+                false => changed.push((name, reason)),
+            }
+        }
         match changed.first() {
             None => Ok(fitting),
             Some((first, _)) => {
@@ -398,12 +347,10 @@ impl Fitting {
                     place: options.path.display().to_string(),
                     message: format!(
                         "{} of the query cannot go on from the checkpoint:{}",
-                        counted(changed.len() as u64, "stage"),
+                        counted(changed.len() as u64, "part"),
                         all.collect::<String>()
                     ),
-                    help: format!(
-                        "--allow-new {first} lets the stage start empty; --fresh begins anew"
-                    ),
+                    help: format!("--allow-new {first} lets it start empty; --fresh begins anew"),
                 })
             }
         }
@@ -423,6 +370,13 @@ fn resumed(manifest: &Manifest, seconds: f64) -> String {
         format_args!("{} {}", grouped(records), plural(records, "record")),
         counted(count, "split"),
         if records == 1 { "has" } else { "have" },
+    )
+}
+
+/// The remark for a job that goes on from a checkpoint with later ones behind it.
+fn repeats(number: u64) -> String {
+    format!(
+        "checkpoint {number} is not the last: rows that outputs have got since it come once more"
     )
 }
 

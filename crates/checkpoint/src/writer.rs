@@ -36,6 +36,8 @@ pub(crate) struct Fixed {
     pub(crate) stages: Vec<StageIdentity>,
     /// Names of the outputs, and their sinks.
     pub(crate) outputs: Vec<String>,
+    /// By output: the meaning of its rows.
+    pub(crate) identities: Vec<Vec<String>>,
     pub(crate) sinks: Vec<Arc<dyn Sink>>,
     /// Tables that are read, under their names in marks.
     pub(crate) tables: Vec<(String, Arc<dyn Table>)>,
@@ -225,8 +227,10 @@ impl Writer {
     /// A manifest of everything but what a cut has.
     fn manifest(&self, checkpoint: u64, ended: bool, waiting: &[Vec<Prepared>]) -> Manifest {
         let fixed = &self.fixed;
-        let output = |(name, prepared): (&String, &Vec<Prepared>)| Output {
+        let named = fixed.outputs.iter().zip(&fixed.identities);
+        let output = |((name, identity), prepared): ((&String, &Vec<String>), &Vec<_>)| Output {
             name: name.clone(),
+            identity: identity.clone(),
             prepared: prepared.clone(),
             limit: None,
             offset: 0,
@@ -244,7 +248,7 @@ impl Writer {
             ended,
             sources: JobMarks::default(),
             stages: Vec::new(),
-            outputs: fixed.outputs.iter().zip(waiting).map(output).collect(),
+            outputs: named.zip(waiting).map(output).collect(),
             counters: serde_json::Value::Null,
         }
     }

@@ -25,7 +25,8 @@ pub enum Error {
     },
     /// There is no such object.
     #[error(
-        "{object}: there is no such object\n  help: if it was deleted by hand, take another checkpoint"
+        "{object}: there is no such object\n  help: if it was deleted by hand, go on from another checkpoint with \
+         --restore ID; `millstream checkpoint verify` says which are whole"
     )]
     Missing {
         /// The object's place.

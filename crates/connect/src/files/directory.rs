@@ -167,11 +167,12 @@ impl Folder for Directory {
     }
 
     fn commit(&self, sealed: &[Sealed], before: bool) -> Result<Vec<PathBuf>> {
-        let mut gone = Vec::new();
-        for Sealed { from, to } in sealed {
-            let (from, to) = (self.within(from)?, self.within(to)?);
-            if !give_name(&from, &to)? {
-                gone.push(to);
+        let (mut gone, mut there) = (Vec::new(), Vec::new());
+        for file in sealed {
+            let (from, to) = (self.within(&file.from)?, self.within(&file.to)?);
+            match give_name(&from, &to)? {
+                true => there.push(file.clone()),
+                false => gone.push(to),
             }
         }
         match gone.first() {
@@ -180,7 +181,8 @@ impl Folder for Directory {
                 message: "it was sealed, and is gone".into(),
                 help: "its rows are lost: start the job again from the beginning".into(),
             }),
-            _ => self.sync(sealed).map(|()| gone),
+            // Directories may be gone with their files.
+            _ => self.sync(&there).map(|()| gone),
         }
     }
 

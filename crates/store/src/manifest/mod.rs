@@ -83,6 +83,9 @@ pub struct Stage {
 pub struct Output {
     /// Name of the sink.
     pub name: String,
+    /// The columns of the rows, their order, and how many there may be, in words.
+    #[serde(default)]
+    pub identity: Vec<String>,
     /// Rows that are sealed and to be made visible now that the manifest is durable.
     #[serde(default)]
     pub prepared: Vec<Prepared>,

@@ -81,6 +81,7 @@ pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) ->
         }],
         outputs: vec![Output {
             name: "o".into(),
+            identity: vec!["(k BIGINT)".into()],
             prepared: vec![Prepared { interval: checkpoint, sealed: vec![sealed] }],
             limit: Some(10),
             offset: 3,
