@@ -110,8 +110,8 @@ def test_ctrl_c_takes_a_last_checkpoint(restarted):
         time.sleep(0.02)
     time.sleep(0.5)
     assert restarted.rows() == Counter()
-    restarted.stops(job, signal.SIGINT)
-    assert job.returncode == 130
+    said = restarted.stops(job, signal.SIGINT)
+    assert job.returncode == 130 and "; the same command goes on from the last checkpoint" in said, said
     assert restarted.rows() == expected(1050, 10)
 
 
@@ -286,6 +286,7 @@ def test_processes_go_on_when_one_of_them_is_killed(restarted, victim, fabric):
         _, said = job.communicate(timeout=60)
         assert (b"resumed from checkpoint" in said) == (number > 0), said
         assert job.returncode == (1 if count == 2 and victim == 1 else -9), said
+        assert (b"help: the same command goes on" in said) == (job.returncode == 1), said
         restarted.add(last, last + 1000)
 
 

@@ -13,6 +13,7 @@ use millstream::program::counted;
 
 use crate::console::note;
 use crate::failure::{Failure, LOST, SUPERVISED, fail};
+use crate::report::GOES_ON;
 use crate::signals::{let_through, on_each_stop};
 
 /// Deaths of the last hour count.
@@ -61,8 +62,7 @@ pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
         let number = deaths.len() as u32;
         if number > restarts {
             return Err(fail(&format!(
-                "the job {how}, and it has died {} within an hour\n  \
-                 help: the same command goes on from the last checkpoint",
+                "the job {how}, and it has died {} within an hour\n  help: {GOES_ON}",
                 counted(number.into(), "time")
             )));
         }
