@@ -164,8 +164,17 @@ def test_checkpoints_are_shown_verified_and_deleted(restarted):
     job = restarted.start()
     _, said = job.communicate(timeout=60)
     assert job.returncode == 1 and b"damaged" in said and b"--restore" in said, said
-    assert restarted.command("delete", restarted.state, numbers[-1]).code == 0
-    assert str(numbers[-1]) not in restarted.command("list", restarted.state).stdout.decode().split()
+    for words in (["delete"], ["show"], ["verify"]):
+        missing = restarted.command(*words, restarted.state, 9999)
+        said = f"it has no checkpoint 9999\n  help: its checkpoints are {', '.join(map(str, numbers))}\n"
+        assert missing.code == 1 and said in missing.stderr, missing.stderr
+    for number in reversed(numbers):
+        deleted = restarted.command("delete", restarted.state, number)
+        assert deleted.code == 0 and ("no checkpoint is left" in deleted.stderr) == (number == numbers[0]), deleted.stderr
+        listed = restarted.command("list", restarted.state).stdout.decode().splitlines()
+        assert str(number) not in [line.split()[0] for line in listed], listed
+    empty = restarted.command("verify", restarted.state)
+    assert empty.code == 1 and "it has no checkpoint" in empty.stderr, empty.stderr
 
 
 def test_state_files_are_parquet(restarted):
