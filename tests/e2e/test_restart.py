@@ -402,6 +402,8 @@ def test_files_memory_and_descriptors_stay_bounded(restarted):
     (["--fresh"], "say where they are with --checkpoint DIR"),
     (["--restore", "3"], "say where they are with --checkpoint DIR"),
     (["--checkpoint", "state", "--every", "1ms"], "10 ms to 1 day"),
+    (["--checkpoint", "http://host/bucket"], "write s3://bucket/prefix"),
+    (["--checkpoint", "S3://bucket/jobs"], "write s3://bucket/jobs"),
     (["--checkpoint", "state", "--restore", "7"], "it has no checkpoint 7"),
     (["--checkpoint", "state", "--fresh", "--restore", "7"], "cannot be used with"),
 ])

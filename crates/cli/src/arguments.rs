@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use millstream::program::saved::{Beginning, Start};
-use millstream::program::{SETTINGS, is_bucket};
+use millstream::program::{SETTINGS, is_url};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 
 use crate::failure::{Failure, is_supervised, usage};
@@ -286,7 +286,7 @@ impl CheckpointArguments {
     pub(crate) fn pairs(&self) -> Result<Vec<(String, String)>, String> {
         let mut pairs = Vec::new();
         if let Some(path) = &self.checkpoint {
-            let absolute = match is_bucket(path) {
+            let absolute = match is_url(path) {
                 true => Ok(path.clone()),
                 false => std::path::absolute(path),
             };
