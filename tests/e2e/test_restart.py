@@ -447,9 +447,9 @@ def test_limit_and_order_go_on(restarted):
 
 
 def test_explain_tells_how_often_rows_come(restarted):
-    def explained(query: str, *words: object) -> str:
+    def explained(query: str, *words: object, source: str = SOURCE) -> str:
         script = restarted.folder / "job.sql"
-        script.write_text(SOURCE + "CREATE TABLE p (s TIMESTAMP(3), k BIGINT, n BIGINT) WITH ('connector' = 'print');\n" + query)
+        script.write_text(source + "CREATE TABLE p (s TIMESTAMP(3), k BIGINT, n BIGINT) WITH ('connector' = 'print');\n" + query)
         return harness.run("explain", script, *words, stats=False).stdout.decode()
 
     both = "BEGIN STATEMENT SET; " + COUNT.format(size=10) + COUNT.format(size=20).replace("INTO o", "INTO p") + "END;"
@@ -459,6 +459,10 @@ checkpoints every 10s in state
   INSERT INTO o: each row once, when its checkpoint is written
   INSERT INTO p: each row at least once; after a crash, rows since the last checkpoint come again
 """)
+    restarted.add(0, 50)
+    overwrites, ends = COUNT.format(size=10).replace("INTO o", "OVERWRITE o"), SOURCE.replace(", 'follow' = 'true'", "")
+    replaced = explained(overwrites, "--set", "checkpoint.path=state", source=ends)
+    assert "  INSERT OVERWRITE o: each row once, and none before the job has ended\n" in replaced, replaced
     shown = explained("SELECT k FROM a;", "--set", "checkpoint.path=state", "--set", "checkpoint.interval=1 min")
     assert shown.endswith("""
 checkpoints every 60s in state
