@@ -474,17 +474,22 @@ def test_metrics_tell_of_checkpoints(restarted):
     import urllib.request
 
     restarted.add(0, 1050)
-    job = restarted.start(QUERY, "--metrics", "127.0.0.1:0")
-    line = job.stderr.readline().decode()
-    while "http://" not in line:
-        line = job.stderr.readline().decode()
-    url = line[line.index("http://"):].split()[0].rstrip("/") + "/metrics"
-    url = url.replace("/metrics/metrics", "/metrics")
-    restarted.waits_for(30)
-    with urllib.request.urlopen(url) as answer:
-        found = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+    job = restarted.start(QUERY, "--metrics", "127.0.0.1:0", "--restart", 1)
+
+    def metrics() -> dict[str, str]:
+        line = next(line.decode() for line in job.stderr if b"http://" in line)
+        url = line[line.index("http://"):].split()[0].rstrip("/") + "/metrics"
+        url = url.replace("/metrics/metrics", "/metrics")
+        restarted.waits_for(30)
+        with urllib.request.urlopen(url) as answer:
+            return dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+
+    found = metrics()
+    assert found["millstream_restarts_total"] == "0"
     assert float(found["millstream_checkpoints_total"]) >= 1 and found["millstream_checkpoint_failures_total"] == "0"
     assert 0 <= float(found["millstream_checkpoint_age_seconds"]) < 60
     assert 0 < float(found["millstream_checkpoint_duration_seconds"]) < 60
     assert float(found["millstream_checkpoint_bytes"]) > 0
-    restarted.stops(job, signal.SIGINT)
+    os.kill(child_of(job.pid), signal.SIGKILL)
+    assert metrics()["millstream_restarts_total"] == "1"
+    restarted.stops(job, signal.SIGTERM)

@@ -21,12 +21,17 @@ pub(crate) enum Failure {
     Interrupted,
 }
 
-/// Is set for the program that is watched over.
+/// Is set for the program that is watched over: how often the job was started again.
 pub(crate) const SUPERVISED: &str = "MILLSTREAM_SUPERVISED";
 
 /// Whether this program is watched over.
 pub(crate) fn is_supervised() -> bool {
     std::env::var_os(SUPERVISED).is_some()
+}
+
+/// How often a supervisor has started the job again; `None` without a supervisor.
+pub(crate) fn restarts() -> Option<u64> {
+    std::env::var(SUPERVISED).ok()?.parse().ok()
 }
 
 /// The exit code that tells the supervisor of [`Failure::Lost`].
