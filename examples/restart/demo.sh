@@ -7,8 +7,6 @@ trap 'kill -9 $job $writer 2>/dev/null || true; rm -rf "$folder"' EXIT
 cp "$(dirname "$0")/job.sql" "$folder"
 cd "$folder"
 mkdir in
-# Only this job is seen by `millstream stop`.
-export XDG_RUNTIME_DIR=$folder
 
 write() {
     for file in 1 2 3 4 5 6 7 8; do
@@ -42,7 +40,7 @@ for crash in 1 2; do
 done
 wait $writer
 sleep 1
-"$millstream" stop --drain >/dev/null
+"$millstream" stop --drain $job >/dev/null
 wait $job 2>/dev/null
 written=$(cat in/*.csv | grep -vc page)
 echo "==> The job is drained: $written clicks were written, $(counted) are counted"

@@ -110,8 +110,8 @@ def test_ctrl_c_takes_a_last_checkpoint(restarted):
         time.sleep(0.02)
     time.sleep(0.5)
     assert restarted.rows() == Counter()
-    restarted.stops(job, signal.SIGINT)
-    assert job.returncode == 130
+    said = restarted.stops(job, signal.SIGINT)
+    assert job.returncode == 130 and "; the same command goes on from the last checkpoint" in said, said
     assert restarted.rows() == expected(1050, 10)
 
 
@@ -164,8 +164,17 @@ def test_checkpoints_are_shown_verified_and_deleted(restarted):
     job = restarted.start()
     _, said = job.communicate(timeout=60)
     assert job.returncode == 1 and b"damaged" in said and b"--restore" in said, said
-    assert restarted.command("delete", restarted.state, numbers[-1]).code == 0
-    assert str(numbers[-1]) not in restarted.command("list", restarted.state).stdout.decode().split()
+    for words in (["delete"], ["show"], ["verify"]):
+        missing = restarted.command(*words, restarted.state, 9999)
+        said = f"it has no checkpoint 9999\n  help: its checkpoints are {', '.join(map(str, numbers))}\n"
+        assert missing.code == 1 and said in missing.stderr, missing.stderr
+    for number in reversed(numbers):
+        deleted = restarted.command("delete", restarted.state, number)
+        assert deleted.code == 0 and ("no checkpoint is left" in deleted.stderr) == (number == numbers[0]), deleted.stderr
+        listed = restarted.command("list", restarted.state).stdout.decode().splitlines()
+        assert str(number) not in [line.split()[0] for line in listed], listed
+    empty = restarted.command("verify", restarted.state)
+    assert empty.code == 1 and "it has no checkpoint" in empty.stderr, empty.stderr
 
 
 def test_state_files_are_parquet(restarted):
@@ -191,7 +200,7 @@ def test_an_edited_query_goes_on_where_state_fits(restarted):
         return harness.run("check", script, "--against", restarted.state, stats=False)
 
     same = against(QUERY.replace("GROUP BY", "WHERE k >= 0 GROUP BY"))
-    assert same.code == 0 and "kept" in same.stdout.decode(), same.stderr
+    assert same.code == 0 and "kept" in same.stdout.decode() and "never ends" not in same.stderr, same.stderr
     wider = SOURCE + COUNT.format(size=20)
     changed = against(wider)
     assert changed.code == 1 and "changed" in changed.stdout.decode() and "20000 ms" in changed.stdout.decode()
@@ -335,6 +344,7 @@ def test_processes_go_on_when_one_of_them_is_killed(restarted, victim, fabric):
         _, said = job.communicate(timeout=60)
         assert (b"resumed from checkpoint" in said) == (number > 0), said
         assert job.returncode == (1 if count == 2 and victim == 1 else -9), said
+        assert (b"help: the same command goes on" in said) == (job.returncode == 1), said
         restarted.add(last, last + 1000)
 
 
@@ -441,6 +451,8 @@ def test_files_memory_and_descriptors_stay_bounded(restarted):
     (["--fresh"], "say where they are with --checkpoint DIR"),
     (["--restore", "3"], "say where they are with --checkpoint DIR"),
     (["--checkpoint", "state", "--every", "1ms"], "10 ms to 1 day"),
+    (["--checkpoint", "http://host/bucket"], "write s3://bucket/prefix"),
+    (["--checkpoint", "S3://bucket/jobs"], "write s3://bucket/jobs"),
     (["--checkpoint", "state", "--restore", "7"], "it has no checkpoint 7"),
     (["--checkpoint", "state", "--fresh", "--restore", "7"], "cannot be used with"),
 ])
@@ -484,9 +496,9 @@ def test_limit_and_order_go_on(restarted):
 
 
 def test_explain_tells_how_often_rows_come(restarted):
-    def explained(query: str, *words: object) -> str:
+    def explained(query: str, *words: object, source: str = SOURCE) -> str:
         script = restarted.folder / "job.sql"
-        script.write_text(SOURCE + "CREATE TABLE p (s TIMESTAMP(3), k BIGINT, n BIGINT) WITH ('connector' = 'print');\n" + query)
+        script.write_text(source + "CREATE TABLE p (s TIMESTAMP(3), k BIGINT, n BIGINT) WITH ('connector' = 'print');\n" + query)
         return harness.run("explain", script, *words, stats=False).stdout.decode()
 
     both = "BEGIN STATEMENT SET; " + COUNT.format(size=10) + COUNT.format(size=20).replace("INTO o", "INTO p") + "END;"
@@ -496,6 +508,10 @@ checkpoints every 10s in state
   INSERT INTO o: each row once, when its checkpoint is written
   INSERT INTO p: each row at least once; after a crash, rows since the last checkpoint come again
 """)
+    restarted.add(0, 50)
+    overwrites, ends = COUNT.format(size=10).replace("INTO o", "OVERWRITE o"), SOURCE.replace(", 'follow' = 'true'", "")
+    replaced = explained(overwrites, "--set", "checkpoint.path=state", source=ends)
+    assert "  INSERT OVERWRITE o: each row once, and none before the job has ended\n" in replaced, replaced
     shown = explained("SELECT k FROM a;", "--set", "checkpoint.path=state", "--set", "checkpoint.interval=1 min")
     assert shown.endswith("""
 checkpoints every 60s in state
@@ -507,17 +523,22 @@ def test_metrics_tell_of_checkpoints(restarted):
     import urllib.request
 
     restarted.add(0, 1050)
-    job = restarted.start(QUERY, "--metrics", "127.0.0.1:0")
-    line = job.stderr.readline().decode()
-    while "http://" not in line:
-        line = job.stderr.readline().decode()
-    url = line[line.index("http://"):].split()[0].rstrip("/") + "/metrics"
-    url = url.replace("/metrics/metrics", "/metrics")
-    restarted.waits_for(30)
-    with urllib.request.urlopen(url) as answer:
-        found = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+    job = restarted.start(QUERY, "--metrics", "127.0.0.1:0", "--restart", 1)
+
+    def metrics() -> dict[str, str]:
+        line = next(line.decode() for line in job.stderr if b"http://" in line)
+        url = line[line.index("http://"):].split()[0].rstrip("/") + "/metrics"
+        url = url.replace("/metrics/metrics", "/metrics")
+        restarted.waits_for(30)
+        with urllib.request.urlopen(url) as answer:
+            return dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+
+    found = metrics()
+    assert found["millstream_restarts_total"] == "0"
     assert float(found["millstream_checkpoints_total"]) >= 1 and found["millstream_checkpoint_failures_total"] == "0"
     assert 0 <= float(found["millstream_checkpoint_age_seconds"]) < 60
     assert 0 < float(found["millstream_checkpoint_duration_seconds"]) < 60
     assert float(found["millstream_checkpoint_bytes"]) > 0
-    restarted.stops(job, signal.SIGINT)
+    os.kill(child_of(job.pid), signal.SIGKILL)
+    assert metrics()["millstream_restarts_total"] == "1"
+    restarted.stops(job, signal.SIGTERM)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use millstream::program::saved::{Beginning, Start};
-use millstream::program::{SETTINGS, is_bucket};
+use millstream::program::{SETTINGS, is_url};
 use millstream_arguments::{ProcessArguments, SettingArguments};
 
 use crate::failure::{Failure, is_supervised, usage};
@@ -281,19 +281,11 @@ pub(crate) struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
-    /// The settings, as keys and values. The directory is where the user stands, whatever the
-    /// script's directory.
+    /// The settings, as keys and values.
     pub(crate) fn pairs(&self) -> Result<Vec<(String, String)>, String> {
         let mut pairs = Vec::new();
         if let Some(path) = &self.checkpoint {
-            let absolute = match is_bucket(path) {
-                true => Ok(path.clone()),
-                false => std::path::absolute(path),
-            };
-            let absolute =
-                absolute.map_err(|error| format!("--checkpoint {}: {error}", path.display()))?;
-            let absolute = absolute.to_str().ok_or("--checkpoint needs a name in UTF-8")?;
-            pairs.push(("checkpoint.path".to_string(), absolute.to_string()));
+            pairs.push(("checkpoint.path".to_string(), checkpoint_path("--checkpoint", path)?));
         }
         pairs.extend(self.every.iter().map(|every| ("checkpoint.interval".into(), every.clone())));
         Ok(pairs)
@@ -313,6 +305,17 @@ impl CheckpointArguments {
         };
         Beginning { start, allow_new: self.allow_new.clone() }
     }
+}
+
+/// A place in an option as the setting `checkpoint.path`. A relative path starts where the user
+/// stands, whatever the script's directory.
+pub(crate) fn checkpoint_path(option: &str, place: &Path) -> Result<String, String> {
+    let absolute = match is_url(place) {
+        true => Ok(place.to_path_buf()),
+        false => std::path::absolute(place),
+    };
+    let absolute = absolute.map_err(|error| format!("{option} {}: {error}", place.display()))?;
+    absolute.to_str().map(str::to_string).ok_or_else(|| format!("{option} needs a name in UTF-8"))
 }
 
 /// Live views of a run.

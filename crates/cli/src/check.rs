@@ -7,7 +7,7 @@ use millstream::program::{Checked, Executed, SessionControl, check, counted, par
 use millstream::{ErrorKind, Session};
 use millstream_arguments::SettingArguments;
 
-use crate::arguments::Script;
+use crate::arguments::{Script, checkpoint_path};
 use crate::console::{Remarks, note};
 use crate::failure::{Failure, failed, usage};
 use crate::output::print;
@@ -24,6 +24,11 @@ pub(crate) fn run(
     session.read_nothing_once();
     for (key, value) in settings.pairs().map_err(|e| usage(&e))? {
         session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
+    }
+    if let Some(dir) = against {
+        // Files get their names with checkpoints, and not at the end alone.
+        let path = checkpoint_path("--against", dir).map_err(|e| usage(&e))?;
+        session.fix_setting("checkpoint.path", &path).map_err(|e| usage(&e))?;
     }
     let Checked { statements, failures, remarks } = check(&session, &text, &name);
     let run = failures.iter().any(|failure| match failure {

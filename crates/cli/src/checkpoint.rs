@@ -1,38 +1,32 @@
 //! `millstream checkpoint`: looking at checkpoints, checking and deleting them.
 
 use std::fmt::Write;
+use std::path::Path;
 
+use millstream::Error;
 use millstream::program::saved::{CheckpointDirectory, Manifest};
 use millstream::program::{bytes, counted, grouped, harmless};
 
-use crate::arguments::CheckpointCommand;
+use crate::arguments::{CheckpointCommand, Output};
 use crate::console::note;
 use crate::failure::{Failure, fail, failed};
 use crate::output::{print, text_sink};
 
+/// Remark on the last checkpoint that is deleted.
+const NONE_LEFT: &str = "no checkpoint is left: the next start of the job reads everything from \
+                         the beginning, and writes its rows again";
+
 /// Runs one of the commands.
 pub(crate) fn run(command: &CheckpointCommand) -> Result<(), Failure> {
-    let opened = |dir| CheckpointDirectory::new(dir).map_err(run_failed);
     match command {
         CheckpointCommand::List { dir } => list(&opened(dir)?),
         CheckpointCommand::Show { dir, number, state, json, output } => {
             output.check()?;
             let kept = opened(dir)?;
+            number.map_or(Ok(()), |number| check_there(&kept, dir, number))?;
             let manifest = kept.get(*number).map_err(run_failed)?;
             match state {
-                Some(stage) => {
-                    let sink = text_sink(*output);
-                    let mut is_open = false;
-                    let rows = kept.rows(&manifest, stage, |rows| {
-                        if !is_open {
-                            sink.open(&rows.schema(), millstream::Writers::alone())?;
-                            is_open = true;
-                        }
-                        sink.write(0, rows, true)
-                    });
-                    rows.and_then(|()| if is_open { sink.finish() } else { Ok(()) })
-                        .map_err(run_failed)
-                }
+                Some(stage) => print_state(&kept, &manifest, stage, *output),
                 None if *json => {
                     let text = serde_json::to_string_pretty(&manifest);
                     print(&text.map_err(|error| fail(&error))?)
@@ -40,17 +34,76 @@ pub(crate) fn run(command: &CheckpointCommand) -> Result<(), Failure> {
                 None => print(&harmless(&shown(&manifest))),
             }
         }
-        CheckpointCommand::Verify { dir, number } => verify(&opened(dir)?, *number),
-        CheckpointCommand::Delete { dir, number } => {
-            let removed = opened(dir)?.delete(*number).map_err(run_failed)?;
-            let files = counted(removed.files.len() as u64, "file");
-            print(&format!("deleted checkpoint {number} ({files}, {})", bytes(removed.bytes)))
-        }
+        CheckpointCommand::Verify { dir, number } => verify(dir, *number),
+        CheckpointCommand::Delete { dir, number } => delete(dir, *number),
     }
 }
 
-fn run_failed(error: millstream::Error) -> Failure {
+fn run_failed(error: Error) -> Failure {
     failed(millstream::Failure::Run(error))
+}
+
+fn opened(dir: &Path) -> Result<CheckpointDirectory, Failure> {
+    CheckpointDirectory::new(dir).map_err(run_failed)
+}
+
+/// The numbers of all checkpoints. No checkpoint at all is a failure.
+fn numbers(kept: &CheckpointDirectory) -> Result<Vec<u64>, Failure> {
+    let all = kept.all().map_err(run_failed)?;
+    match all.is_empty() {
+        // The failure is that of the latest checkpoint.
+        true => kept.get(None).map(|manifest| vec![manifest.checkpoint]).map_err(run_failed),
+        false => Ok(all.into_iter().map(|(number, _)| number).collect()),
+    }
+}
+
+/// Fails for a number without a checkpoint, and names the others.
+fn check_there(kept: &CheckpointDirectory, dir: &Path, number: u64) -> Result<(), Failure> {
+    let numbers = numbers(kept)?;
+    if numbers.contains(&number) {
+        return Ok(());
+    }
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    Err(run_failed(Error::Io {
+        place: dir.display().to_string(),
+        message: format!("it has no checkpoint {number}"),
+        help: format!("its checkpoints are {}", numbers.join(", ")),
+    }))
+}
+
+/// Prints the rows of a stage's state.
+fn print_state(
+    kept: &CheckpointDirectory,
+    manifest: &Manifest,
+    stage: &str,
+    output: Output,
+) -> Result<(), Failure> {
+    let sink = text_sink(output);
+    let mut is_open = false;
+    let rows = kept.rows(manifest, stage, |rows| {
+        if !is_open {
+            sink.open(&rows.schema(), millstream::Writers::alone())?;
+            is_open = true;
+        }
+        sink.write(0, rows, true)
+    });
+    match rows.and_then(|()| if is_open { sink.finish() } else { Ok(()) }) {
+        // A reader that has gone away (`| head`) has read enough.
+        Ok(()) | Err(Error::OutputClosed) => Ok(()),
+        Err(error) => Err(run_failed(error)),
+    }
+}
+
+fn delete(dir: &Path, number: u64) -> Result<(), Failure> {
+    let kept = opened(dir)?;
+    check_there(&kept, dir, number)?;
+    let removed = kept.delete(number).map_err(run_failed)?;
+    let files = counted(removed.files.len() as u64, "file");
+    print(&format!("deleted checkpoint {number} ({files}, {})", bytes(removed.bytes)))?;
+    if kept.all().map_err(run_failed)?.is_empty() {
+        note(&NONE_LEFT);
+    }
+    Ok(())
 }
 
 fn list(kept: &CheckpointDirectory) -> Result<(), Failure> {
@@ -138,10 +191,11 @@ fn shown(manifest: &Manifest) -> String {
     text
 }
 
-fn verify(kept: &CheckpointDirectory, number: Option<u64>) -> Result<(), Failure> {
+fn verify(dir: &Path, number: Option<u64>) -> Result<(), Failure> {
+    let kept = opened(dir)?;
     let numbers = match number {
-        Some(number) => vec![number],
-        None => kept.all().map_err(run_failed)?.into_iter().map(|(number, _)| number).collect(),
+        Some(number) => check_there(&kept, dir, number).map(|()| vec![number])?,
+        None => numbers(&kept)?,
     };
     let mut is_whole = true;
     for number in numbers {

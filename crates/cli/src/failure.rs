@@ -7,6 +7,7 @@ use millstream::program::cluster::{Cause, Fault, FaultKind, ProcessFailure};
 use millstream::{Error, ErrorKind};
 
 use crate::console::error;
+use crate::report::GOES_ON;
 
 /// Why the program ends otherwise than well: the message is on stderr already.
 pub(crate) enum Failure {
@@ -20,12 +21,17 @@ pub(crate) enum Failure {
     Interrupted,
 }
 
-/// Is set for the program that is watched over.
+/// Is set for the program that is watched over: how often the job was started again.
 pub(crate) const SUPERVISED: &str = "MILLSTREAM_SUPERVISED";
 
 /// Whether this program is watched over.
 pub(crate) fn is_supervised() -> bool {
     std::env::var_os(SUPERVISED).is_some()
+}
+
+/// How often a supervisor has started the job again; `None` without a supervisor.
+pub(crate) fn restarts() -> Option<u64> {
+    std::env::var(SUPERVISED).ok()?.parse().ok()
 }
 
 /// The exit code that tells the supervisor of [`Failure::Lost`].
@@ -80,12 +86,16 @@ pub(crate) fn panicked(panic: &dyn Any) -> Failure {
     fail(&format!("internal error (please report it): {}", text.unwrap_or("a panic")))
 }
 
-/// Prints why a job has ended early.
-pub(crate) fn tell(reason: &ProcessFailure) -> Failure {
+/// Prints why a job has ended early. `saves`: it has checkpoints.
+pub(crate) fn tell(reason: &ProcessFailure, saves: bool) -> Failure {
     match &reason.cause {
         Cause::Interrupted => Failure::Interrupted,
         Cause::Ended(_) | Cause::Closed | Cause::Silent(_) => {
-            fail(reason);
+            // A supervisor gives help of its own.
+            match saves && !is_supervised() {
+                true => fail(&format!("{reason}\n  help: {GOES_ON}")),
+                false => fail(reason),
+            };
             Failure::Lost
         }
         Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {

@@ -73,11 +73,11 @@ pub(crate) fn run(
         Ok(()) => say_not_run(not_run),
         Err(EarlyEnd::Own(failure)) => return Err(failure),
         Err(EarlyEnd::Failed(script)) => {
-            if let Some(stats) = early_stats(&script)? {
+            if let Some(stats) = early_stats(&script, draining.saves())? {
                 all.push(stats);
                 write_stats(stats_json, &all)?;
             }
-            return Err(why(&script));
+            return Err(why(&script, draining.saves()));
         }
     }
     // Queries have left theirs, and a named pipe's reader goes away after the first.
@@ -103,6 +103,11 @@ struct Draining {
 impl Draining {
     fn query(&self) -> MutexGuard<'_, Option<Stopping>> {
         self.query.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the query that runs, or has ended early, has checkpoints.
+    fn saves(&self) -> bool {
+        self.query().as_ref().is_some_and(Stopping::saves)
     }
 
     /// Stops the job, behind a last checkpoint of the query that runs, if it has checkpoints.
@@ -226,8 +231,8 @@ impl Progress for Telling<'_> {
 }
 
 /// Reports on a query that has ended early, if any: its progress, and the plan of an analyzed
-/// query. Returns all known counters.
-fn early_stats(script: &FailedScript) -> Result<Option<Stats>, Failure> {
+/// query. Returns all known counters. `saves`: the query has checkpoints.
+fn early_stats(script: &FailedScript, saves: bool) -> Result<Option<Stats>, Failure> {
     let Some((stats, silent)) = script.stats() else { return Ok(None) };
     let interrupted = matches!(script.reason.cause, Cause::Interrupted);
     let mut line = report::closing_line(&stats, false, interrupted);
@@ -235,6 +240,7 @@ fn early_stats(script: &FailedScript) -> Result<Option<Stats>, Failure> {
         let silent: Vec<String> = silent.iter().map(ToString::to_string).collect();
         line += &format!(", without those of process {}", silent.join(", "));
     }
+    line += &report::goes_on(interrupted && saves);
     tell_end(&line, &stats);
     let analyzed = script.own.as_ref().and_then(|own| own.analyzed(&stats));
     analyzed.filter(|_| interrupted).map_or(Ok(()), |text| print(&harmless(&text)))?;
@@ -242,13 +248,13 @@ fn early_stats(script: &FailedScript) -> Result<Option<Stats>, Failure> {
 }
 
 /// Prints why a script has ended early. What failed here is told in full.
-fn why(script: &FailedScript) -> Failure {
+fn why(script: &FailedScript, saves: bool) -> Failure {
     match script.failure() {
         failure @ millstream::Failure::Run(Error::Option { .. }) => failed(failure),
         millstream::Failure::Sql(error) if error.kind != ErrorKind::System => {
             failed(millstream::Failure::Sql(error))
         }
-        _ => tell(&script.reason),
+        _ => tell(&script.reason, saves),
     }
 }
 
@@ -261,8 +267,8 @@ pub(crate) fn launch(processes: usize) -> Launch {
 
 /// Lets a failure and Ctrl-C end the program, whatever it waits for, until the guard is dropped.
 fn watch(interrupt: Interrupt, draining: Arc<Draining>) -> Result<Guard, Failure> {
-    let of_stop = interrupt.clone();
+    let (of_stop, of_guard) = (interrupt.clone(), draining.clone());
     let stop = move || draining.stop(&of_stop);
     stop_on_signals(interrupt.clone(), stop).map_err(|e| fail(&e))?;
-    Ok(guard(interrupt))
+    Ok(guard(interrupt, move || of_guard.saves()))
 }

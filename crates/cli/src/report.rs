@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use millstream::program::{grouped, plural};
 use millstream::{Stats, Totals};
 
+/// Help after the early end of a job with checkpoints.
+pub(crate) const GOES_ON: &str = "the same command goes on from the last checkpoint";
+
 /// A line for each kind of record that did not count as others do, and below it the place of the
 /// first; nothing if all counted.
 pub(crate) fn left_out(stats: &Stats) -> String {
@@ -81,6 +84,11 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
         counted(stats.rows, "row"),
         counted(stats.late_records, "late record"),
     ) + &in_all(stats)
+}
+
+/// The end of the closing line of an interrupted job. `saves`: the job has checkpoints.
+pub(crate) fn goes_on(saves: bool) -> String {
+    if saves { format!("; {GOES_ON}") } else { String::new() }
 }
 
 /// Of a run that goes on from a checkpoint: the counts of all runs.

@@ -193,7 +193,9 @@ pub(crate) fn run(
                     alone.commits(result, &stopping, &sinks, &planned.targets);
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
-                tell_end(&report::closing_line(&stats, simulated, stopped), &stats);
+                let goes_on = report::goes_on(stopped && stopping.saves());
+                let line = report::closing_line(&stats, simulated, stopped) + &goes_on;
+                tell_end(&line, &stats);
                 if planned.analyze && (result.is_ok() || stopped) {
                     print(&harmless(&analyzed(&planned.explain, &planned.plan, &stats)))?;
                 }

@@ -13,6 +13,7 @@ use millstream::program::counted;
 
 use crate::console::note;
 use crate::failure::{Failure, LOST, SUPERVISED, fail};
+use crate::report::GOES_ON;
 use crate::signals::{let_through, on_each_stop};
 
 /// Deaths of the last hour count.
@@ -45,8 +46,10 @@ pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
     };
     on_each_stop(tell).map_err(|error| fail(&error))?;
     let mut deaths: VecDeque<Instant> = VecDeque::new();
+    let mut begun = 0;
     loop {
-        let status = once(&watched).map_err(|error| fail(&format!("cannot start: {error}")))?;
+        let status =
+            once(&watched, begun).map_err(|error| fail(&format!("cannot start: {error}")))?;
         let (how, code) = match (status.signal(), status.code()) {
             (Some(signal), _) => (format!("was killed by signal {signal}"), 128 + signal),
             (None, Some(code)) if code == i32::from(LOST) => ("has lost a process".to_string(), 1),
@@ -55,14 +58,14 @@ pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
         if watched.lock().unwrap_or_else(PoisonError::into_inner).is_stopped {
             exit(code);
         }
+        begun += 1;
         let now = Instant::now();
         deaths.push_back(now);
         deaths.retain(|death| now.duration_since(*death) < HOUR);
         let number = deaths.len() as u32;
         if number > restarts {
             return Err(fail(&format!(
-                "the job {how}, and it has died {} within an hour\n  \
-                 help: the same command goes on from the last checkpoint",
+                "the job {how}, and it has died {} within an hour\n  help: {GOES_ON}",
                 counted(number.into(), "time")
             )));
         }
@@ -76,10 +79,10 @@ pub(crate) fn run(restarts: u32) -> Result<(), Failure> {
     }
 }
 
-/// Runs the program once.
-fn once(watched: &Mutex<Watched>) -> std::io::Result<ExitStatus> {
+/// Runs the program once, after so many restarts.
+fn once(watched: &Mutex<Watched>, restarts: u64) -> std::io::Result<ExitStatus> {
     let mut command = Command::new(env::current_exe()?);
-    command.args(env::args_os().skip(1)).env(SUPERVISED, "1");
+    command.args(env::args_os().skip(1)).env(SUPERVISED, restarts.to_string());
     let parent = std::process::id();
     let end_with_parent = move || {
         // SAFETY: the calls take and return numbers, and allocate nothing.

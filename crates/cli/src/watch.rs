@@ -29,15 +29,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Watches over process 0 of a job until it is dropped: ends the program if that does not end soon
-/// after there is a reason to.
-pub(crate) fn guard(interrupt: Interrupt) -> Guard {
+/// after there is a reason to. `saves`: whether the job has checkpoints.
+pub(crate) fn guard(interrupt: Interrupt, saves: impl FnOnce() -> bool + Send + 'static) -> Guard {
     let reasons = interrupt.clone();
     Guard::new(
         move || reasons.reason(),
         move || {
             interrupt.kill();
             // By now the most informative reason.
-            let told = interrupt.reason().map_or(Failure::Run, |reason| tell(&reason));
+            let told = interrupt.reason().map_or(Failure::Run, |reason| tell(&reason, saves()));
             if matches!(told, Failure::Interrupted) {
                 note(&GIVEN_UP);
             }

@@ -20,6 +20,7 @@ pub mod floats;
 pub mod inferred;
 pub mod interval;
 pub mod nested;
+mod place;
 pub mod plan;
 mod position;
 pub mod pruning;

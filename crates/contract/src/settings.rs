@@ -1,14 +1,16 @@
 //! The settings of a job: `SET 'key' = 'value'` in SQL, `--set key=value` on the command line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use strsim::osa_distance;
 
 use crate::available::available_memory_bytes;
+use crate::place::checked;
 use crate::wording::counted;
 use crate::zone::Zone;
 
 pub use crate::available::machine_memory_bytes;
+pub use crate::place::{is_bucket, is_url};
 
 /// Everything that can be set for a job, with its default.
 #[derive(Debug, Clone, PartialEq)]
@@ -326,7 +328,7 @@ impl Settings {
             }
             "checkpoint.path" if value.eq_ignore_ascii_case("none") => self.checkpoint.path = None,
             "checkpoint.path" if value.is_empty() => return Err(wrong(key, value)),
-            "checkpoint.path" => self.checkpoint.path = Some(value.into()),
+            "checkpoint.path" => self.checkpoint.path = Some(place(key, value)?),
             "checkpoint.interval" => {
                 let us = duration_us(key, value, EVERY_US_MAX)?;
                 self.checkpoint.every_us =
@@ -371,6 +373,11 @@ fn number(key: &str, value: &str, min: u64, max: u64) -> Result<u64, SettingErro
     value.parse().ok().filter(|n| (min..=max).contains(n)).ok_or_else(|| wrong(key, value))
 }
 
+fn place(key: &str, value: &str) -> Result<PathBuf, SettingError> {
+    let refused = |(message, help)| SettingError { key: key.to_string(), message, help };
+    checked(value).map_err(refused)
+}
+
 fn duration_us(key: &str, value: &str, max: i64) -> Result<i64, SettingError> {
     parse_duration_us(value).filter(|us| *us <= max).ok_or_else(|| wrong(key, value))
 }
@@ -393,11 +400,6 @@ fn number_and_unit(text: &str) -> Option<(f64, String)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     Some((number, text[end..].trim().to_ascii_lowercase()))
-}
-
-/// Whether a place is in a bucket (`s3://bucket/prefix`), and no path.
-pub fn is_bucket(place: &Path) -> bool {
-    place.to_str().is_some_and(|place| place.starts_with("s3://"))
 }
 
 /// Parses `1GB`, `64 MiB`, `4096`; both KB and KiB count 1024 bytes. `None` beyond 64 bits, too.

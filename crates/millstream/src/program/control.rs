@@ -187,6 +187,7 @@ impl SessionControl for Session {
 
 /// Text of EXPLAIN: pipelines, the layout of the state, and how often rows come after a crash.
 fn explained(session: &Session, planned: PlannedQuery) -> Result<String, Failure> {
+    let promised = saved::promised(session, &planned);
     let mut text = planned.explain;
     let mut add = |part: &str| {
         if !part.is_empty() && !text.ends_with('\n') {
@@ -199,8 +200,7 @@ fn explained(session: &Session, planned: PlannedQuery) -> Result<String, Failure
         add("State layout\n");
         add(&layout);
     }
-    let targets = planned.targets.iter().chain(&planned.left_out);
-    add(&saved::promised(session, targets.map(String::as_str), planned.targets.is_empty()));
+    add(&promised);
     Ok(text)
 }
 

@@ -16,7 +16,7 @@ pub use millstream_connect::{AwaitedPipe, awaited_pipes, give_up_pipes};
 pub use millstream_contract::calendar::civil_from_days;
 pub use millstream_contract::declaration;
 pub use millstream_contract::plan::Plan;
-pub use millstream_contract::settings::{SETTINGS, closest, is_bucket};
+pub use millstream_contract::settings::{SETTINGS, closest, is_url};
 pub use millstream_contract::sink::{mark_all, publish_all};
 pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_engine::{Job, Stopper, on_refused_memory};

@@ -9,7 +9,7 @@ use millstream_contract::settings::{Exchange, SettingError};
 use millstream_contract::sink::{Sink, mark_all};
 use millstream_contract::{self as contract, Settings};
 use millstream_engine::{Job, Resume, Stats, Stopper};
-use millstream_sql::sql_type_name;
+use millstream_sql::{PlannedQuery, sql_type_name};
 use serde::{Deserialize, Serialize};
 
 use super::cluster::Interrupt;
@@ -130,29 +130,27 @@ pub fn fix_start(session: &mut Session, beginning: &Beginning) {
 }
 
 /// The text of EXPLAIN about checkpoints: how often rows of each output come after a crash. Empty
-/// without checkpoints. `shown`: the first output has no table.
-pub(super) fn promised<'t>(
-    session: &Session,
-    targets: impl Iterator<Item = &'t str>,
-    shown: bool,
-) -> String {
+/// without checkpoints.
+pub(super) fn promised(session: &Session, planned: &PlannedQuery) -> String {
     let checkpoint = &session.settings().checkpoint;
     let Some(path) = &checkpoint.path else { return String::new() };
     let every = Duration::from_micros(checkpoint.every_us.unsigned_abs());
     let mut text = format!("checkpoints every {every:?} in {}\n", path.display());
-    let mut add = |output: &str, once| {
-        text.push_str(&match once {
-            true => format!("  {output}: each row once, when its checkpoint is written\n"),
-            false => format!(
-                "  {output}: each row at least once; after a crash, rows since the last checkpoint \
-                 come again\n"
-            ),
-        });
-    };
-    if shown {
-        add("result", false);
+    let again = "each row at least once; after a crash, rows since the last checkpoint come again";
+    let mut add = |output: &str, promise: &str| text.push_str(&format!("  {output}: {promise}\n"));
+    if planned.targets.is_empty() {
+        add("result", again);
     }
-    targets.for_each(|name| add(&format!("INSERT INTO {name}"), session.planner.commits(name)));
+    for name in planned.targets.iter().chain(&planned.left_out) {
+        let overwrites = planned.overwritten.contains(name);
+        let promise = match session.planner.commits(name) {
+            true if overwrites => "each row once, and none before the job has ended",
+            true => "each row once, when its checkpoint is written",
+            false => again,
+        };
+        let into = if overwrites { "OVERWRITE" } else { "INTO" };
+        add(&format!("INSERT {into} {name}"), promise);
+    }
     text
 }
 

@@ -484,7 +484,9 @@ impl Planner {
             look_through(&mut plan, &tables, &*self.connectors)?;
         }
         plan.pack_windows(self.settings.pack_us.unwrap_or(PACK_US));
-        let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
+        let name = |target: &Target<'_>| target.entry.name.clone();
+        let overwritten = targets.iter().filter(|target| target.overwrites).map(name).collect();
+        let targets: Vec<String> = targets.iter().map(name).collect();
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
         let left_out: Vec<String> = asides.iter().map(|aside| aside.entry.name.clone()).collect();
         let explain = explain(&logical, &plan, &[&targets[..], &left_out].concat());
@@ -493,7 +495,16 @@ impl Planner {
         let logical = exact.collect::<Vec<_>>().join("\n");
         let left_out_sinks = Vec::new();
         let started_us = start_time.timestamp_micros();
-        Ok(PlannedQuery { plan, targets, left_out, left_out_sinks, logical, explain, started_us })
+        Ok(PlannedQuery {
+            plan,
+            targets,
+            overwritten,
+            left_out,
+            left_out_sinks,
+            logical,
+            explain,
+            started_us,
+        })
     }
 
     /// Adds a query to a graph.
@@ -534,7 +545,8 @@ impl Planner {
             if let Some(other) = written.insert(to.clone(), entry.clone()) {
                 return Err(twice(&to, &other, &entry).at(place));
             }
-            targets.push(Target { entry, columns: &insert.columns, place });
+            let (columns, overwrites) = (&*insert.columns, insert.overwrites);
+            targets.push(Target { entry, columns, place, overwrites });
         }
         Ok(targets)
     }

@@ -8,12 +8,13 @@ use crate::names::catalog::{TableColumn, TableEntry};
 use crate::stages::lower::Stage;
 use crate::syntax::prelude::*;
 
-/// Where `INSERT INTO` writes.
+/// Where `INSERT INTO` or `INSERT OVERWRITE` writes.
 pub(crate) struct Target<'a> {
     pub(crate) entry: Arc<TableEntry>,
     /// The columns named in INSERT, or none.
     pub(crate) columns: &'a [Ident],
     pub(crate) place: Option<Span>,
+    pub(crate) overwrites: bool,
 }
 
 /// Orders and casts a stage's columns for the sink; returns their names.

@@ -36,6 +36,8 @@ pub struct PlannedQuery {
     pub plan: Plan,
     /// The tables that receive the outputs of INSERT; empty for a query whose rows are shown.
     pub targets: Vec<String>,
+    /// The targets of INSERT OVERWRITE.
+    pub overwritten: Vec<String>,
     /// Of a query whose rows are shown: the tables that records are inserted into which do not
     /// count, and their sinks. They are the plan's outputs behind the first.
     pub left_out: Vec<String>,
