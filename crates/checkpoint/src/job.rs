@@ -41,7 +41,7 @@ pub(crate) fn output_names(job: &JobToSave<'_>) -> Vec<String> {
         *times += 1;
         if *times == 1 { name } else { format!("{name}.{times}") }
     };
-    (0..job.sinks.len()).map(name).collect()
+    (0..job.plan.outputs.len()).map(name).collect()
 }
 
 /// The tables that a job reads, under their names in marks.
