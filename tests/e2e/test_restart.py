@@ -164,6 +164,10 @@ def test_checkpoints_are_shown_verified_and_deleted(restarted):
     job = restarted.start()
     _, said = job.communicate(timeout=60)
     assert job.returncode == 1 and b"damaged" in said and b"--restore" in said, said
+    job = restarted.start(QUERY, "--restore", numbers[0], every="1 day")
+    time.sleep(0.5)
+    said = restarted.stops(job, signal.SIGKILL)
+    assert f"checkpoint {numbers[0]} is not the last: rows that outputs have got since it come once more" in said, said
     for words in (["delete"], ["show"], ["verify"]):
         missing = restarted.command(*words, restarted.state, 9999)
         said = f"it has no checkpoint 9999\n  help: its checkpoints are {', '.join(map(str, numbers))}\n"
