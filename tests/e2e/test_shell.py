@@ -489,7 +489,7 @@ def test_garbage_on_a_terminal_is_refused_and_forgotten(shell):
     terminal.expect("error: the line is longer than 4096 bytes")
     terminal.expect(PROMPT)
     # Printable lines of any length, none of them a statement; it is the quote that is not closed.
-    lines = [bytes(33 + (i * 7 + j * j) % 90 for j in range(i % 200)).decode() for i in range(5000)]
+    lines = [bytes(33 + (i * 7 + j * j) % 90 for j in range(i % 200)).decode() for i in range(2000)]
     text = "\r".join(line.replace(";", "").replace("\\", "") for line in lines)
     terminal.send(text + "\r;'\"`*/;\r")
     # A terminal throws away what has not been read when Ctrl-C comes.
@@ -552,14 +552,14 @@ def test_the_first_error_in_a_pipe_is_placed_and_ends_it(tmp_path):
 
 @pytest.mark.parametrize("text", [
     bytes((i * i * 31 + i // 7) % 256 for i in range(10 << 20)),
-    b"(" * (10 << 20),
-    b"SELECT 1 " * (1 << 20),
+    b"(" * (4 << 20),
+    b"SELECT 1 " * (1 << 18),
     ("'" + "ä;\n" * (1 << 20)).encode() * 3,
-    b"\n" * (10 << 20),
+    b"\n" * (2 << 20),
     b"/*" * (5 << 20),
     b"x" * (17 << 20),
     b"a" * (10 << 20),
-    b";" * (10 << 20),
+    b";" * (2 << 20),
 ], ids=["bytes", "brackets", "words", "quotes", "blank lines", "comments", "one word", "a statement", "semicolons"])
 def test_garbage_in_a_pipe_ends_well(tmp_path, text):
     done = piped(text, tmp_path)

@@ -32,9 +32,8 @@ fn text(board: &StatusBoard) -> String {
         .sample(&[], board.running().as_secs_f64());
     text.counter("millstream_queries_total", "Queries of the script that have begun.")
         .sample(&[], board.queries() as f64);
-    let restarts = restarts();
     text.counter("millstream_restarts_total", "How often `--restart` has started the job again.")
-        .sample_if(restarts.is_some(), &[], restarts.unwrap_or(0) as f64);
+        .sample(&[], restarts().unwrap_or(0) as f64);
     text.gauge("millstream_query_running", "Whether a query runs: 1 or 0.")
         .sample(&[], f64::from(u8::from(observed.is_some())));
     let none = Snapshot::default();
