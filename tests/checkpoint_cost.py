@@ -144,7 +144,7 @@ def main() -> int:
         print(f"{name}: without / with {statistics.median(quotients):.2f}, pause (p99) {1000 * pause:.1f} ms, last stop "
               + ", ".join(f"{part} {1000 * took:.1f} ms" for part, took in parts.items())
               + f"; {size / 1e6:.0f} MB of state, {seen.get('millstream_checkpoints_total', 0):.0f} checkpoints", flush=True)
-        print(f"{name}: from kill -9 to the next record {job.resumed(min(25, given.seconds)):.2f} s", flush=True)
+        print(f"{name}: from kill -9 to the next record {job.resumed(min(25, alone / 2)):.2f} s", flush=True)
         shutil.rmtree(job.folder)
     return 0
 

@@ -24,7 +24,10 @@ QUERY = SOURCE + COUNT.format(size=10)
 
 def lines(first: int, last: int) -> str:
     """Ten records a second of event time, of three keys."""
-    return "".join(f"{n % 3},{n},2024-01-01 00:{n // 600:02}:{n // 10 % 60:02}.{n % 10}00\n" for n in range(first, last))
+    def stamp(n: int) -> str:
+        return f"2024-01-{1 + n // 864000:02} {n // 36000 % 24:02}:{n // 600 % 60:02}:{n // 10 % 60:02}.{n % 10}00"
+
+    return "".join(f"{n % 3},{n},{stamp(n)}\n" for n in range(first, last))
 
 
 class Restarted:
