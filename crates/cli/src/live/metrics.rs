@@ -422,6 +422,7 @@ mod tests {
                 "millstream_info",
                 "millstream_running_seconds",
                 "millstream_queries_total",
+                "millstream_restarts_total",
                 "millstream_query_running",
             ]
         );
