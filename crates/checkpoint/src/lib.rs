@@ -14,7 +14,7 @@
 //!
 //! **Several processes.** Each has a saver of its own over the same directory. The first process
 //! alone opens the store, and tells the others the [`Place`] at which they [`join`]. The others
-//! write files of state while their workers stand, and the first names all files in the manifest.
+//! write files of state, too, and the manifest of the first names all files.
 //!
 //! **A store that fails** for a while does not end the job. Rows of an interval without a manifest
 //! wait for the next one. After [`Options::tolerance`] the job ends.

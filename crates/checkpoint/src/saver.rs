@@ -14,14 +14,14 @@ use millstream_contract::sink::Prepared;
 use millstream_contract::table::JobMarks;
 use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
-use millstream_engine::{CutTaken, Stopper, add_marks, add_prepared};
+use millstream_engine::{CutTaken, PartWritten, Stopper, add_marks};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 use millstream_store::StateFile;
+use serde::{Deserialize, Serialize};
 
-use crate::failing::{SaveError, io};
 use crate::file::Groups;
-use crate::writer::{Fixed, Held, Work, Writer};
+use crate::writer::{Fixed, Held, Part, Writer};
 
 /// Files with saved state, by stage of the plan.
 pub(crate) type Restored = Vec<Vec<StateFile>>;
@@ -38,8 +38,25 @@ pub struct Saver {
 struct Shared {
     writer: Writer,
     state: Mutex<State>,
-    /// No cut is being taken any more.
-    idle: Condvar,
+    /// No cut is being taken any more, or a part has come.
+    changed: Condvar,
+}
+
+/// Work of the writing thread.
+enum Work {
+    Cut(CutTaken, Vec<Held>),
+    /// Of a cut that is given up only the prepared rows of other processes count.
+    GivenUp {
+        cut: u64,
+        others: usize,
+    },
+    /// Of a process that is not the first.
+    Part {
+        cut: u64,
+        held: Vec<Held>,
+        prepared: Vec<Prepared>,
+        written: PartWritten,
+    },
 }
 
 struct State {
@@ -49,16 +66,27 @@ struct State {
     taking: bool,
     /// Of this cut: the state of workers.
     held: Vec<Held>,
-    /// In a process that is not the first: prepared rows of the part that the first may not have.
-    part: Vec<Prepared>,
+    /// The parts of the last cut with parts, of other processes, and its number.
+    parts: Vec<(u64, Part)>,
+    /// The job has ended, and no part comes any more.
+    ended: bool,
+    /// In a process that is not the first: its last part, which the first may not have.
+    part: Result<Option<(u64, Part)>>,
     /// The job, and what ends it when the next cut is written.
     stopper: Option<Stopper>,
     end: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// Report of another process at the end of a job: the marks of its splits, and its prepared rows,
-/// by output.
-pub type Others = (JobMarks, Vec<Prepared>);
+/// Report of another process at the end of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Others {
+    /// The marks of its splits.
+    marks: JobMarks,
+    /// Its prepared rows, by output.
+    prepared: Vec<Prepared>,
+    /// Its part of the last cut.
+    part: Option<(u64, Part)>,
+}
 
 impl Saver {
     pub(crate) fn new(
@@ -67,17 +95,23 @@ impl Saver {
         next: u64,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Saver> {
-        let (held, part) = (Vec::new(), Vec::new());
-        let state = State { next, taking: false, held, part, stopper: None, end: None };
-        let (state, idle) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { writer: Writer::new(fixed, notice), state, idle });
+        let state = State {
+            next,
+            taking: false,
+            held: Vec::new(),
+            parts: Vec::new(),
+            ended: false,
+            part: Ok(None),
+            stopper: None,
+            end: None,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { writer: Writer::new(fixed, notice), state, changed });
         let (works, to_write) = channel();
         let of_thread = shared.clone();
         let write = move || {
             while let Ok(work) = to_write.recv() {
-                let written = catch_unwind(AssertUnwindSafe(|| of_thread.writer.write(work)));
-                let panicked = |_| Err(Error::Internal("writing a checkpoint panicked".into()));
-                of_thread.end_cut(written.unwrap_or_else(panicked));
+                of_thread.write(work);
             }
         };
         let started = thread::Builder::new().name("checkpoint writer".into()).spawn(write);
@@ -109,7 +143,7 @@ impl Saver {
             let end = state.end.take();
             drop(state);
             self.shared.writer.report(|_, taking| *taking = None);
-            self.shared.idle.notify_all();
+            self.shared.changed.notify_all();
             end.into_iter().for_each(|end| end());
         }
         begun
@@ -132,10 +166,10 @@ impl Saver {
             let mut prepared = sink.prepare(u64::MAX)?;
             sink.seal(&mut prepared).map(|()| prepared)
         });
-        let mut prepared: Vec<Prepared> = prepared.collect::<Result<_>>()?;
+        let prepared = prepared.collect::<Result<_>>()?;
         // A LIMIT may have ended the job in the middle of a cut.
-        add_prepared(&mut prepared, vec![mem::take(&mut self.shared.lock().part)]);
-        Ok((marks, prepared))
+        let part = mem::replace(&mut self.shared.wait().part, Ok(None))?;
+        Ok(Others { marks, prepared, part })
     }
 
     /// Publishes the end of a job whose sinks are finished, and makes the last rows visible, those
@@ -144,16 +178,26 @@ impl Saver {
     /// # Errors
     /// The store has failed for longer than is tolerated, or another job has taken its place.
     pub fn end(&self, mut marks: JobMarks, others: Vec<Others>) -> Result<()> {
-        let mut prepared = Vec::new();
-        for (theirs, of_process) in others {
-            add_marks(&mut marks, theirs)?;
-            prepared.push(of_process);
-        }
         let mut state = self.shared.wait();
+        let mut prepared = Vec::new();
+        for of_process in others {
+            add_marks(&mut marks, of_process.marks)?;
+            prepared.push(of_process.prepared);
+            let lost = of_process.part.filter(|part| !state.parts.contains(part));
+            prepared.extend(lost.map(|(_, part)| part.prepared));
+        }
         let number = state.next;
         state.next += 1;
         drop(state);
         self.shared.writer.end(number, marks, prepared)
+    }
+
+    /// Gives the writing thread something to do.
+    fn send(&self, work: Work) -> Result<()> {
+        self.shared.lock().taking = true;
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = thread.as_ref().and_then(|(works, _)| works.send(work).ok());
+        sent.ok_or_else(|| Error::Internal("no thread writes checkpoints".into()))
     }
 
     /// Waits until what was begun is written: the job has ended, well or not.
@@ -163,15 +207,15 @@ impl Saver {
     }
 }
 
-/// Files of another process, by stage, or why they could not be written.
-type Part = std::result::Result<Vec<Vec<StateFile>>, String>;
+/// Runs a piece of the writing thread's work, so that a panic is an error.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let panicked = |_| Err(Error::Internal("writing a checkpoint panicked".into()));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+}
 
-/// The error of another process's store.
-fn unavailable(text: String) -> millstream_store::Error {
-    let (message, help) = text.split_once("\n  help: ").unwrap_or((&text, ""));
-    let (object, message) = message.split_once(": ").unwrap_or(("checkpoint", message));
-    let [object, message, help] = [object, message, help].map(str::to_string);
-    millstream_store::Error::Unavailable { object, message, help }
+/// The error of a part that is not JSON as expected.
+fn malformed(error: serde_json::Error) -> Error {
+    Error::Internal(format!("a part of a checkpoint: {error}"))
 }
 
 impl Shared {
@@ -181,8 +225,46 @@ impl Shared {
 
     /// Waits until no cut is being taken.
     fn wait(&self) -> MutexGuard<'_, State> {
-        let idle = self.idle.wait_while(self.lock(), |state| state.taking);
+        let idle = self.changed.wait_while(self.lock(), |state| state.taking);
         idle.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the parts of so many other processes; `None` of some if the job has ended before.
+    fn parts(&self, cut: u64, others: usize) -> Vec<Option<Part>> {
+        let of_cut = |state: &State| {
+            let of_cut = state.parts.iter().filter(|(number, _)| *number == cut);
+            of_cut.map(|(_, part)| Some(part.clone())).collect::<Vec<_>>()
+        };
+        let waits = |state: &mut State| !state.ended && of_cut(state).len() < others;
+        let state = self.changed.wait_while(self.lock(), waits);
+        let mut parts = of_cut(&state.unwrap_or_else(PoisonError::into_inner));
+        parts.resize(others, None);
+        parts
+    }
+
+    /// Does a piece of work, in the writing thread.
+    fn write(&self, work: Work) {
+        match work {
+            Work::Cut(cut, held) => {
+                let (number, others) = (cut.number, cut.others);
+                let parts = || self.parts(number, others);
+                self.end_cut(guarded(|| self.writer.write(cut, held, parts)));
+            }
+            Work::GivenUp { cut, others } => {
+                self.writer.keep(cut, self.parts(cut, others));
+                self.end_cut(Ok(()));
+            }
+            Work::Part { cut, held, prepared, written } => {
+                let part = guarded(|| self.writer.write_part(cut, held, prepared));
+                let mut state = self.lock();
+                // When the first process knows, the next cut may begin.
+                state.taking = false;
+                state.part = part.clone().map(|part| Some((cut, part)));
+                drop(state);
+                self.changed.notify_all();
+                written(part.and_then(|part| serde_json::to_vec(&part).map_err(malformed)));
+            }
+        }
     }
 
     /// No cut is being taken any more.
@@ -193,7 +275,7 @@ impl Shared {
         self.writer.report(|_, taking| *taking = None);
         let (stopper, end) = (state.stopper.clone(), state.end.take());
         drop(state);
-        self.idle.notify_all();
+        self.changed.notify_all();
         match (written, stopper, end) {
             (Err(error), Some(stopper), _) => stopper.stop_with(error),
             (Ok(()), _, Some(end)) => end(),
@@ -227,45 +309,27 @@ impl millstream_engine::Checkpoints for Saver {
         self.shared.lock().held.push(Held { stage, leader, state });
     }
 
-    fn part(&self, cut: u64, prepared: &mut [Prepared]) -> Result<String> {
+    fn part(&self, cut: u64, prepared: Vec<Prepared>, written: PartWritten) -> Result<()> {
         let held = mem::take(&mut self.shared.lock().held);
-        // The first process may name them in the manifest as soon as it knows of them.
-        let part = self.shared.writer.write_part(cut, held, prepared);
-        self.shared.lock().part = prepared.to_vec();
-        let part: Part = match part {
-            Ok(files) => Ok(files),
-            Err(SaveError::Store(error)) if error.may_pass() => Err(error.to_string()),
-            Err(SaveError::Store(error)) => return Err(io(&error)),
-            Err(SaveError::Job(error)) => return Err(error),
-        };
-        serde_json::to_string(&part).map_err(|error| Error::Internal(format!("a part: {error}")))
+        self.send(Work::Part { cut, held, prepared, written })
     }
 
-    fn part_taken(&self) {
-        self.shared.lock().part.clear();
-    }
-
-    fn complete(&self, cut: CutTaken) -> Result<()> {
+    fn part_written(&self, cut: u64, _process: usize, part: &[u8]) -> Result<()> {
+        let part = serde_json::from_slice(part).map_err(malformed)?;
         let mut state = self.shared.lock();
-        let mut others = Vec::new();
-        for part in &cut.others {
-            let part: Part = serde_json::from_str(part)
-                .map_err(|error| Error::Internal(format!("a part of another process: {error}")))?;
-            others.push(part.map_err(unavailable));
-        }
-        let work = Work { cut, held: mem::take(&mut state.held), others };
-        if state.end.is_some() {
-            // Workers stand until the job is told to stop: no row behind the cut is computed.
-            drop(state);
-            let written = self.shared.writer.write(work);
-            let result = written.clone();
-            self.shared.end_cut(written);
-            return result;
-        }
+        state.parts.retain(|(number, _)| *number == cut);
+        state.parts.push((cut, part));
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    fn complete(&self, cut: CutTaken) -> Result<bool> {
+        let mut state = self.shared.lock();
+        let goes_on = state.end.is_none();
+        let held = mem::take(&mut state.held);
         drop(state);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = thread.as_ref().and_then(|(works, _)| works.send(work).ok());
-        sent.ok_or_else(|| Error::Internal("no thread writes checkpoints".into()))
+        self.send(Work::Cut(cut, held))?;
+        Ok(goes_on)
     }
 
     fn status(&self) -> Option<CheckpointStatus> {
@@ -275,9 +339,20 @@ impl millstream_engine::Checkpoints for Saver {
         })
     }
 
-    fn given_up(&self, cut: u64, prepared: Vec<Vec<Prepared>>) {
-        self.shared.writer.keep(cut, prepared);
-        self.shared.end_cut(Ok(()));
+    fn given_up(&self, cut: u64, others: usize) {
+        self.shared.lock().held.clear();
+        // Without other processes the next cut need not wait for the thread.
+        if others == 0 || self.send(Work::GivenUp { cut, others }).is_err() {
+            self.shared.end_cut(Ok(()));
+        }
+    }
+
+    fn ended(&self, cut: Option<u64>) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+        if cut.is_some() {
+            self.shared.end_cut(Ok(()));
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use millstream_engine::{CutTaken, StageIdentity, add_prepared};
 use millstream_operators::operator::saved::SetAside;
 use millstream_state::Leaders;
 use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
+use serde::{Deserialize, Serialize};
 
 use crate::failing::{Failing, SaveError, Saved, io};
 use crate::file::{StageTarget, save_waiting};
@@ -66,12 +67,13 @@ struct Progress {
     kept: VecDeque<JobMarks>,
 }
 
-/// A cut that is to be written.
-pub(crate) struct Work {
-    pub(crate) cut: CutTaken,
-    pub(crate) held: Vec<Held>,
-    /// By other process: files of state, by stage, or why they could not be written.
-    pub(crate) others: Vec<std::result::Result<Vec<Vec<StateFile>>, millstream_store::Error>>,
+/// Durable part of a cut, of a process that is not the first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Files of state, by stage, or why they could not be written.
+    files: std::result::Result<Vec<Vec<StateFile>>, String>,
+    /// By output.
+    pub(crate) prepared: Vec<Prepared>,
 }
 
 /// The state of a stage in a worker, that has been set aside.
@@ -100,24 +102,36 @@ impl Writer {
         with(status, taking)
     }
 
-    /// Writes a cut. An error ends the job.
-    pub(crate) fn write(&self, mut work: Work) -> Result<()> {
-        let number = work.cut.number;
+    /// Writes a cut. `parts` waits for the parts of the other processes: `None` of some if the job
+    /// has ended before. An error ends the job.
+    pub(crate) fn write(
+        &self,
+        mut cut: CutTaken,
+        held: Vec<Held>,
+        parts: impl FnOnce() -> Vec<Option<Part>>,
+    ) -> Result<()> {
+        let number = cut.number;
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tables may wait for copies, and windows for the state.
-        work.held.iter_mut().for_each(|held| held.state.copy_shared());
-        let state = self.write_state(work.cut.number, work.held).and_then(|mut files| {
-            for theirs in work.others {
-                files.iter_mut().zip(theirs?).for_each(|(all, mut more)| all.append(&mut more));
-            }
-            Ok(files)
-        });
-        self.seal(&mut work.cut.prepared)?;
-        for (waiting, prepared) in progress.waiting.iter_mut().zip(&work.cut.prepared) {
+        let mut state = self.write_state(number, held);
+        self.seal(&mut cut.prepared)?;
+        let parts = parts();
+        let has_all = parts.iter().all(Option::is_some);
+        for Part { files, prepared } in parts.into_iter().flatten() {
+            add_prepared(&mut cut.prepared, vec![prepared]);
+            state = state.and_then(|mut all| {
+                let files = files.map_err(unavailable)?;
+                all.iter_mut().zip(files).for_each(|(all, mut more)| all.append(&mut more));
+                Ok(all)
+            });
+        }
+        for (waiting, prepared) in progress.waiting.iter_mut().zip(&cut.prepared) {
             waiting.push(prepared.clone());
         }
-        let marks = work.cut.marks.clone();
-        match state.and_then(|files| self.publish(&progress, work.cut, files)) {
+        if !has_all {
+            return Ok(());
+        }
+        let marks = cut.marks.clone();
+        match state.and_then(|files| self.publish(&progress, cut, files)) {
             Ok(()) => {
                 progress.kept.push_back(marks);
                 self.written.set_durable(number);
@@ -133,7 +147,8 @@ impl Writer {
 
     /// Keeps rows that other processes have prepared for a cut that is given up, for the next
     /// manifest.
-    pub(crate) fn keep(&self, number: u64, others: Vec<Vec<Prepared>>) {
+    pub(crate) fn keep(&self, number: u64, parts: Vec<Option<Part>>) {
+        let others = parts.into_iter().flatten().map(|part| part.prepared).collect();
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let none = |_| Prepared { interval: number, sealed: Vec::new() };
         let mut prepared: Vec<Prepared> = self.fixed.outputs.iter().map(none).collect();
@@ -167,11 +182,16 @@ impl Writer {
         &self,
         number: u64,
         held: Vec<Held>,
-        prepared: &mut [Prepared],
-    ) -> Saved<Vec<Vec<StateFile>>> {
-        let files = self.write_state(number, held);
-        self.seal(prepared)?;
-        files
+        mut prepared: Vec<Prepared>,
+    ) -> Result<Part> {
+        let files = match self.write_state(number, held) {
+            Ok(files) => Ok(files),
+            Err(SaveError::Store(error)) if error.may_pass() => Err(error.to_string()),
+            Err(SaveError::Store(error)) => return Err(io(&error)),
+            Err(SaveError::Job(error)) => return Err(error),
+        };
+        self.seal(&mut prepared)?;
+        Ok(Part { files, prepared })
     }
 
     /// Makes the prepared rows of this process durable, by output.
@@ -180,7 +200,9 @@ impl Writer {
     }
 
     /// Writes the state of a cut; the files of each stage.
-    fn write_state(&self, number: u64, held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
+    fn write_state(&self, number: u64, mut held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
+        // Tables may wait for copies, and windows for the state.
+        held.iter_mut().for_each(|held| held.state.copy_shared());
         let (mut all, mut durable) = (Vec::new(), number);
         for Held { stage, leader, mut state } in held {
             let unchanged = state.unchanged();
@@ -340,6 +362,14 @@ impl Writer {
         committed(&self.fixed.tables, &marks);
         Ok(())
     }
+}
+
+/// The error of another process's store.
+fn unavailable(text: String) -> millstream_store::Error {
+    let (message, help) = text.split_once("\n  help: ").unwrap_or((&text, ""));
+    let (object, message) = message.split_once(": ").unwrap_or(("checkpoint", message));
+    let [object, message, help] = [object, message, help].map(str::to_string);
+    millstream_store::Error::Unavailable { object, message, help }
 }
 
 /// The error of an earlier checkpoint's file that is not there any more.

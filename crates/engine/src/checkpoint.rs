@@ -15,6 +15,9 @@ use crate::totals::Totals;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 
+/// Takes a process's part of a cut when it is durable, or the error that ends the job.
+pub type PartWritten = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
+
 /// Takes the cuts of a job, and makes them durable. A failure ends the job; a store that fails for
 /// a while is the implementation's affair.
 pub trait Checkpoints: Send + Sync + Debug {
@@ -28,33 +31,40 @@ pub trait Checkpoints: Send + Sync + Debug {
         0
     }
     /// Is given the state of `stage`, of the worker that is `leader` among all, at cut number
-    /// `cut`, to be saved in [`Checkpoints::part`], or after [`Checkpoints::complete`]. Called once
-    /// for each worker and stage, while all workers stand. Windows may wait until it is saved or
+    /// `cut`, to be saved after [`Checkpoints::complete`] or [`Checkpoints::part`]. Called once for
+    /// each worker and stage, while all workers stand. Windows may wait until it is saved or
     /// dropped. Each process of a job has [`Checkpoints`] of its own, over a store that all of them
     /// see.
     fn save(&self, cut: u64, leader: usize, stage: usize, state: Box<dyn SetAside>);
-    /// In a process that is not the first, when it has been given all its state of a cut: saves the
-    /// state, and returns what the first has to know of it to complete the cut
-    /// ([`CutTaken::others`]). Files that are named are durable, and so are the rows that the sinks
-    /// of this process have prepared, by output.
-    fn part(&self, _cut: u64, _prepared: &mut [Prepared]) -> Result<String> {
-        Ok(String::new())
+    /// In a process that is not the first, when it has been given all its state of a cut, and its
+    /// sinks have prepared rows, by output: saves the state and seals the rows, while the job goes
+    /// on. Then it calls `written` with what the first process has to know
+    /// ([`Checkpoints::part_written`]): names of durable files. The process does not end before.
+    fn part(&self, _cut: u64, _prepared: Vec<Prepared>, written: PartWritten) -> Result<()> {
+        written(Ok(Vec::new()));
+        Ok(())
     }
-    /// In a process that is not the first: the first has this process's part of a cut, and the job
-    /// goes on. Rows of a part that the first does not have belong to the end of the job.
-    fn part_taken(&self) {}
-    /// All state of a cut has been saved, and all rows before the cut have been written and
-    /// sealed. When this returns, the job goes on. It does not commit the sinks. Called in the
-    /// first process.
-    fn complete(&self, cut: CutTaken) -> Result<()>;
+    /// In the first process: another `process` has written its part of a cut. The part may come
+    /// before the cut is completed, or after it is given up.
+    fn part_written(&self, _cut: u64, _process: usize, _part: &[u8]) -> Result<()> {
+        Ok(())
+    }
+    /// All workers have set their state aside at a cut, and all rows before the cut have been
+    /// written. Called in the first process, which waits for the parts of the other processes on
+    /// another thread. True: the job goes on. False: all workers stand until the job is stopped.
+    fn complete(&self, cut: CutTaken) -> Result<bool>;
     /// A worker has nothing to do but to wait for state that is to be saved. Nothing need be done
     /// if another thread saves the state.
     fn is_awaited(&self) {}
-    /// A cut that the job has begun ([`Stopper::cut`](crate::Stopper::cut)) will not be completed:
-    /// the job has ended before, or an error waits behind the first rows of a LIMIT, and would be
-    /// forgotten. What has been saved for the cut does not count. But rows that other processes
-    /// have prepared for it, by process and output, are part of the next cut, or of the end.
-    fn given_up(&self, _cut: u64, _prepared: Vec<Vec<Prepared>>) {}
+    /// A cut of so many other processes will not be completed, as an error waits behind the first
+    /// rows of a LIMIT, and would be forgotten. Called in the first process. What is saved for the
+    /// cut does not count. But rows that other processes have prepared for the cut are part of the
+    /// next one, or of the end.
+    fn given_up(&self, _cut: u64, _others: usize) {}
+    /// The job has ended, and no part comes any more. A cut that has begun
+    /// ([`Stopper::cut`](crate::Stopper::cut)) will not be completed. Rows of a part that the first
+    /// process does not have belong to the end of the job.
+    fn ended(&self, _cut: Option<u64>) {}
     /// The checkpoints so far, for reports.
     fn status(&self) -> Option<CheckpointStatus> {
         None
@@ -97,10 +107,10 @@ pub struct CutTaken {
     pub layouts: Vec<Layout>,
     /// By output: the remaining rows.
     pub outputs: Vec<OutputMark>,
-    /// By output: the rows since the cut before, of all processes.
+    /// By output: the rows since the cut before, of this process.
     pub prepared: Vec<Prepared>,
-    /// The answers of the other processes to [`Checkpoints::part`].
-    pub others: Vec<String>,
+    /// How many other processes have a part of the cut.
+    pub others: usize,
     /// Counts of the job since its first start.
     pub totals: Totals,
 }
@@ -143,14 +153,12 @@ pub fn add_prepared(all: &mut [Prepared], others: Vec<Vec<Prepared>>) {
     }
 }
 
-/// The part in a cut of a process that is not the first.
+/// Place of another process than the first at a cut, when the workers of the process stand.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CutPart {
     /// Of splits that only this process reads.
     pub(crate) marks: JobMarks,
     pub(crate) frontiers: Vec<i64>,
-    pub(crate) prepared: Vec<Prepared>,
-    pub(crate) state: String,
     pub(crate) totals: Totals,
 }
 

@@ -78,7 +78,7 @@ impl Stopper {
 
     /// Takes a cut, with a number above those before. Workers stop for a moment between two records
     /// and save their state. Then the cut is complete ([`Checkpoints::complete`]), or else it is
-    /// given up, at the latest when the job ends ([`Checkpoints::given_up`]). False, and no cut, if
+    /// given up ([`Checkpoints::given_up`]), at the latest when the job ends. False, and no cut, if
     /// one is being taken, if all input has been read, if the job has no [`Checkpoints`], or in
     /// another process of the job than the first.
     pub fn cut(&self, number: u64) -> bool {
@@ -368,11 +368,8 @@ impl Job {
 
     /// The end of the job: what it came to.
     pub(crate) fn close(&self, workers: &[Worker]) -> (Stats, Result<()>) {
-        if let (Some(cut), Some(checkpoints)) =
-            (self.shared.cuts.finish(), &self.shared.checkpoints)
-        {
-            checkpoints.given_up(cut, Vec::new());
-        }
+        let cut = self.shared.cuts.finish();
+        self.shared.checkpoints.iter().for_each(|checkpoints| checkpoints.ended(cut));
         let result = match self.shared.take_error() {
             Some(error) => Err(error),
             None => self.finish(),

@@ -49,7 +49,7 @@ mod worker;
 use millstream_contract::{error, expr, plan, pruning, rows, settings, sink, table};
 
 pub use checkpoint::{
-    Checkpoints, CutTaken, OutputMark, Resume, add_marks, add_prepared, waiting_schema,
+    Checkpoints, CutTaken, OutputMark, PartWritten, Resume, add_marks, add_prepared, waiting_schema,
 };
 pub use explain::state_layout;
 pub use intake::table_names;

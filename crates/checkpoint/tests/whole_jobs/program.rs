@@ -11,7 +11,7 @@ use millstream_contract::plan::{self, Plan, Session, Window};
 use millstream_contract::sink::{Prepared, RowOrder, Sink};
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::observe::CheckpointStatus;
-use millstream_engine::{Checkpoints as _, CutTaken, Job, Stopper};
+use millstream_engine::{Checkpoints as _, CutTaken, Job, PartWritten, Stopper};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 use millstream_store::disk::{CrashDisk, Fault};
@@ -112,12 +112,21 @@ impl millstream_engine::Checkpoints for Handing {
     fn is_awaited(&self) {
         self.let_write(1);
     }
-    fn complete(&self, cut: CutTaken) -> Result<()> {
+    fn part(&self, cut: u64, prepared: Vec<Prepared>, written: PartWritten) -> Result<()> {
+        self.saver.part(cut, prepared, written)
+    }
+    fn part_written(&self, cut: u64, process: usize, part: &[u8]) -> Result<()> {
+        self.saver.part_written(cut, process, part)
+    }
+    fn complete(&self, cut: CutTaken) -> Result<bool> {
         self.handed.store(true, Relaxed);
         self.saver.complete(cut)
     }
-    fn given_up(&self, cut: u64, prepared: Vec<Vec<Prepared>>) {
-        self.saver.given_up(cut, prepared);
+    fn given_up(&self, cut: u64, others: usize) {
+        self.saver.given_up(cut, others);
+    }
+    fn ended(&self, cut: Option<u64>) {
+        self.saver.ended(cut);
     }
     fn status(&self) -> Option<CheckpointStatus> {
         self.saver.status()

@@ -10,12 +10,14 @@ use std::{env, fs, process};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_checkpoint::{JobToSave, Opened, Opening, Options, Saver, Start, join, open};
+use millstream_checkpoint::{
+    CheckpointDirectory, JobToSave, Opened, Opening, Options, Saver, Start, join, open,
+};
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_contract::table::JobMarks;
 use millstream_contract::{Result, Settings};
-use millstream_engine::{Checkpoints, CutTaken, Job, Resume, Stopper};
+use millstream_engine::{Checkpoints, CutTaken, Job, OutputMark, Resume, Stopper};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
 
@@ -85,24 +87,53 @@ fn saver(path: &Path, plan: &Plan, is_first: bool) -> Arc<Saver> {
 }
 
 /// A LIMIT may end a job after a process has prepared its rows for a cut, and before the first
-/// process has them.
+/// process has them. The end has them once.
 #[test]
 fn the_part_of_a_cut_that_nobody_has_taken_belongs_to_the_end() {
-    let path = directory("part");
     let plan = prepared(passing(table(&[], &mut Random::new(1), 1), None));
-    let names_at_end = |is_taken: bool| -> Vec<String> {
-        let saver = saver(&path, &plan, false);
-        let mut prepared = vec![Prepares.prepare(7).unwrap()];
-        saver.part(7, &mut prepared).unwrap();
-        if is_taken {
-            saver.part_taken();
+    for comes in [true, false] {
+        let path = directory("part");
+        let (first, other) = (saver(&path, &plan, true), saver(&path, &plan, false));
+        let (writes, written) = channel();
+        let written_to = Box::new(move |part| writes.send(part).unwrap());
+        other.part(7, vec![Prepares.prepare(7).unwrap()], written_to).unwrap();
+        let part: Result<Vec<u8>> = written.recv().unwrap();
+        if comes {
+            first.part_written(7, 1, &part.unwrap()).unwrap();
+            first.given_up(7, 1);
         }
-        let (_, prepared) = saver.part_of_end(JobMarks::new()).unwrap();
-        prepared.into_iter().flat_map(|of| of.sealed).map(|sealed| sealed.to).collect()
-    };
-    let last = format!("interval {}", u64::MAX);
-    assert_eq!(names_at_end(true), [last.as_str()]);
-    assert_eq!(names_at_end(false), [last.as_str(), "interval 7"]);
+        first.ended(None);
+        let end = other.part_of_end(JobMarks::new()).unwrap();
+        first.end(JobMarks::new(), vec![end]).unwrap();
+        let manifest = CheckpointDirectory::new(&path).unwrap().get(None).unwrap();
+        let prepared = manifest.outputs.iter().flat_map(|output| &output.prepared);
+        let sealed = prepared.flat_map(|prepared| &prepared.sealed);
+        let mut names: Vec<_> = sealed.map(|sealed| sealed.to.as_str()).collect();
+        names.sort();
+        let last = format!("interval {}", u64::MAX);
+        assert_eq!(names, ["interval 1", last.as_str(), "interval 7"], "{comes}");
+    }
+}
+
+/// A part that does not come holds the writing thread until the job has ended. The cut does not
+/// count, and its rows belong to the end.
+#[test]
+fn a_part_that_never_comes_holds_nobody() {
+    let path = directory("lost-part");
+    let plan = prepared(passing(table(&[], &mut Random::new(1), 1), None));
+    let first = saver(&path, &plan, true);
+    let outputs = vec![OutputMark::default()];
+    let prepared = vec![Prepares.prepare(7).unwrap()];
+    let cut = CutTaken { number: 7, outputs, prepared, others: 1, ..CutTaken::default() };
+    assert!(first.complete(cut).unwrap(), "the job goes on meanwhile");
+    first.ended(None);
+    first.end(JobMarks::new(), Vec::new()).unwrap();
+    let directory = CheckpointDirectory::new(&path).unwrap();
+    let manifest = directory.get(None).unwrap();
+    assert!(manifest.ended);
+    let prepared = &manifest.outputs[0].prepared;
+    let sealed: Vec<_> = prepared.iter().flat_map(|of| &of.sealed).map(|of| &of.to).collect();
+    assert_eq!(sealed, ["interval 7", "interval 1"], "of the cut, and of the end");
 }
 
 /// State that cannot be saved.
@@ -128,11 +159,11 @@ impl Checkpoints for Panicking {
     fn save(&self, cut: u64, leader: usize, stage: usize, _: Box<dyn SetAside>) {
         self.0.save(cut, leader, stage, Box::new(Panics));
     }
-    fn complete(&self, cut: CutTaken) -> Result<()> {
+    fn complete(&self, cut: CutTaken) -> Result<bool> {
         self.0.complete(cut)
     }
-    fn given_up(&self, cut: u64, prepared: Vec<Vec<Prepared>>) {
-        self.0.given_up(cut, prepared);
+    fn ended(&self, cut: Option<u64>) {
+        self.0.ended(cut);
     }
 }
 

@@ -71,11 +71,12 @@ pub(crate) enum Kind {
     /// How many chunks of each split are before cut `number`: as many as the process has taken, or,
     /// from the coordinator, as many as any process. The body holds a word for each split.
     CutAt,
-    /// The process stands at cut `number` and has saved its state. The body says what belongs to
-    /// the cut.
+    /// The process stands at cut `number` and has set its state aside. The body says where.
     Saved,
     /// From the coordinator: the job goes on behind cut `number`.
     EndCut,
+    /// The process's part of cut `number` is durable: the body names it.
+    PartWritten,
     /// The process has nothing left to do but to take part in cuts; from the coordinator: no
     /// process has, and no cut begins any more.
     Over,
@@ -85,9 +86,30 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let all = [
-            Arena, Rows, Passed, Packed, Delta, Credit, Stamp, Ended, Progress, WindowRows,
-            BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo, Cut, CutAt,
-            Saved, EndCut, Over,
+            Arena,
+            Rows,
+            Passed,
+            Packed,
+            Delta,
+            Credit,
+            Stamp,
+            Ended,
+            Progress,
+            WindowRows,
+            BatchRows,
+            BatchError,
+            Fired,
+            Written,
+            Awaited,
+            Enough,
+            Drain,
+            ReadTo,
+            Cut,
+            CutAt,
+            Saved,
+            EndCut,
+            PartWritten,
+            Over,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

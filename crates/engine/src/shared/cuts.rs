@@ -1,8 +1,8 @@
 //! Cuts: how the workers of a process stand still together, between the records before a cut and
 //! those behind it; and, in the coordinator, how far the other processes are.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::checkpoint::CutPart;
@@ -15,6 +15,9 @@ use millstream_operators::operator::saved::Cut;
 #[derive(Debug)]
 pub(crate) struct Cuts {
     begun: AtomicBool,
+    /// How many cuts are being written, and the process may not end before: parts of another
+    /// process than the coordinator, or the last cut, at which all workers stand.
+    writes: AtomicUsize,
     state: Mutex<CutState>,
 }
 
@@ -61,7 +64,11 @@ impl Cuts {
             others_over: 0,
             told_over: false,
         };
-        Cuts { begun: AtomicBool::new(false), state: Mutex::new(state) }
+        Cuts {
+            begun: AtomicBool::new(false),
+            writes: AtomicUsize::new(0),
+            state: Mutex::new(state),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, CutState> {
@@ -176,14 +183,30 @@ impl Cuts {
         state.closed
     }
 
+    /// The process may not end before the state of a cut is written.
+    pub(super) fn begin_write(&self) {
+        self.writes.fetch_add(1, AcqRel);
+    }
+
+    /// The state of a cut is written.
+    pub(super) fn end_write(&self) {
+        self.writes.fetch_sub(1, AcqRel);
+    }
+
+    /// Whether the process may not end before the state of a cut is written.
+    pub(crate) fn writes(&self) -> bool {
+        self.writes.load(Acquire) > 0
+    }
+
     /// Notes that a worker of a job of several processes has nothing left to do. True once, when
-    /// all workers have nothing left to do, and the processes that report here. In the coordinator,
+    /// all workers have nothing left to do, and the processes that report here, and no part of this
+    /// process is being written. In the coordinator,
     /// no cut begins after that.
     pub(super) fn note_over(&self, worker: usize) -> bool {
         let mut state = self.lock();
         state.over[worker] = true;
         let all = state.over.iter().all(|over| *over) && state.others_over == state.others;
-        let tells = all && !state.told_over && !self.has_begun();
+        let tells = all && !state.told_over && !self.writes() && !self.has_begun();
         state.told_over |= tells;
         state.closed |= tells && state.others > 0;
         tells
@@ -208,7 +231,8 @@ impl Cuts {
     pub(crate) fn finish(&self) -> Option<u64> {
         let mut state = self.lock();
         state.closed = true;
-        self.begun.swap(false, AcqRel).then_some(state.cut.number)
+        let is_open = self.begun.swap(false, AcqRel) && !state.completes;
+        is_open.then_some(state.cut.number)
     }
 
     pub(super) fn end(&self) {

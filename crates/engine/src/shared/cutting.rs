@@ -1,19 +1,26 @@
 //! Begin and completion of a cut, in one process or several.
 //!
 //! The coordinator tells all processes that a cut begins. Each of them takes what comes before the
-//! cut, seals, merges and fires it, and saves its state. Then nothing changes its state before the
-//! job goes on, as no process takes a record behind the cut. Rows for the coordinator's outputs
-//! come over the same channel as the notice that the process has saved its state, and before it.
+//! cut, seals, merges and fires it, and sets its state aside. No process takes a record behind the
+//! cut before all have done so. Rows for the coordinator's outputs come over the same channel as
+//! the notice that the process has set its state aside, and before it. The state is written when
+//! the job goes on.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Shared;
-use crate::checkpoint::{Checkpoints, CutPart, CutTaken, OutputMark, add_marks, add_prepared};
+use crate::checkpoint::{Checkpoints, CutPart, CutTaken, OutputMark, add_marks};
 use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::network::{Head, Kind, Net};
 use crate::totals::Totals;
 use millstream_operators::operator::saved::Cut;
+
+/// The error of a message of another process that cannot be read.
+fn unreadable(error: serde_json::Error) -> Error {
+    Error::Internal(format!("a part of a cut: {error}"))
+}
 
 /// The error of a message that comes at the wrong time.
 fn out_of_turn(kind: Kind) -> Error {
@@ -68,13 +75,14 @@ impl Shared {
                 }
             }
             (Kind::Saved, true) if is_now => {
-                let part = serde_json::from_slice(body);
-                let part = part.map_err(|e| Error::Internal(format!("a part of a cut: {e}")))?;
-                self.cuts.note_part(part);
+                self.cuts.note_part(serde_json::from_slice(body).map_err(unreadable)?);
                 self.wake_all();
             }
+            (Kind::PartWritten, true) => {
+                let mut checkpoints = self.checkpoints.iter();
+                checkpoints.try_for_each(|of| of.part_written(number, process, body))?;
+            }
             (Kind::EndCut, false) if process == 0 && is_now => {
-                self.checkpoints.iter().for_each(|checkpoints| checkpoints.part_taken());
                 self.end_cut();
             }
             (Kind::Over, true) => {
@@ -103,32 +111,28 @@ impl Shared {
         Ok(self.cuts.is_closed())
     }
 
-    /// All workers have saved their state, and the other processes: outputs end their interval, and
-    /// the cut is handed over. Then the job goes on, when the coordinator says so.
-    pub(crate) fn complete_cut(&self, number: u64) -> Result<()> {
+    /// All workers have set their state aside, and the other processes: outputs end their interval,
+    /// and the cut is handed over. Then the job goes on, when the coordinator says so.
+    pub(crate) fn complete_cut(self: &Arc<Shared>, number: u64) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
         self.stops.end_part(1, self.env.now_us());
         let partners = self.partners();
         if let Some(net) = partners.filter(|net| !net.is_coordinator()) {
-            let part = self.part_of_cut(number, &**checkpoints)?;
-            return net.post(0, Head { number, ..Head::new(Kind::Saved) }, part);
+            return self.write_part(number, net, &**checkpoints);
         }
         let parts = self.cuts.take_parts();
-        let completed = match self.gathers.iter().any(Gather::fails_later) {
-            true => {
-                let prepared = parts.into_iter().map(|part| part.prepared);
-                checkpoints.given_up(number, prepared.collect());
-                Ok(())
-            }
-            false => checkpoints.complete(self.cut_taken(number, parts)?),
-        };
-        // A job that stops at the cut computes no row behind it.
-        let goes_on = completed.is_ok() && !self.stopping.load(Relaxed);
-        if let Some(net) = partners.filter(|_| goes_on) {
+        if self.gathers.iter().any(Gather::fails_later) {
+            checkpoints.given_up(number, parts.len());
+        } else if !checkpoints.complete(self.cut_taken(number, parts)?)? {
+            // A job that stops at the cut computes no row behind it.
+            self.cuts.begin_write();
+            return Ok(());
+        }
+        if let Some(net) = partners {
             net.broadcast(Head { number, ..Head::new(Kind::EndCut) })?;
         }
         self.end_cut();
-        completed
+        Ok(())
     }
 
     /// The job goes on behind a cut.
@@ -144,15 +148,38 @@ impl Shared {
         self.wake_all();
     }
 
-    /// The part of this process in a cut, as a message to the coordinator.
-    fn part_of_cut(&self, number: u64, checkpoints: &dyn Checkpoints) -> Result<Vec<u8>> {
+    /// The part of this process in a cut: the coordinator is told where the process stands, and
+    /// later that the state is written.
+    fn write_part(
+        self: &Arc<Shared>,
+        number: u64,
+        net: &Net,
+        checkpoints: &dyn Checkpoints,
+    ) -> Result<()> {
         let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
-        let mut prepared: Vec<_> = prepared.collect::<Result<_>>()?;
+        let prepared = prepared.collect::<Result<_>>()?;
         let (marks, frontiers) = (self.intake.marks()?, self.cuts.frontiers()?);
-        let state = checkpoints.part(number, &mut prepared)?;
-        let totals = self.totals_at_cut();
-        let part = CutPart { marks, frontiers, prepared, state, totals };
-        serde_json::to_vec(&part).map_err(|e| Error::Internal(format!("a part of a cut: {e}")))
+        let part = CutPart { marks, frontiers, totals: self.totals_at_cut() };
+        let part = serde_json::to_vec(&part).map_err(unreadable)?;
+        self.cuts.begin_write();
+        net.post(0, Head { number, ..Head::new(Kind::Saved) }, part)?;
+        let shared = self.clone();
+        let written = move |part: Result<Vec<u8>>| {
+            let head = Head { number, ..Head::new(Kind::PartWritten) };
+            let posted = match (part, &shared.net) {
+                (Ok(part), Some(net)) => net.post(0, head, part),
+                (part, _) => part.map(|_| ()),
+            };
+            // The job may have ended: then its end takes the part along.
+            if let Err(error) = posted
+                && !shared.stopping.load(Relaxed)
+            {
+                shared.stop(Some(error));
+            }
+            shared.cuts.end_write();
+            shared.wake_all();
+        };
+        checkpoints.part(number, prepared, Box::new(written))
     }
 
     /// Counts of this process up to the cut, and of the runs before.
@@ -176,10 +203,9 @@ impl Shared {
             layouts: self.layouts.clone(),
             outputs,
             prepared: prepared.collect::<Result<_>>()?,
-            others: Vec::new(),
+            others: parts.len(),
             totals: self.totals_at_cut(),
         };
-        let mut prepared = Vec::new();
         for part in parts {
             if part.frontiers != cut.frontiers {
                 let (own, theirs) = (&cut.frontiers, part.frontiers);
@@ -187,11 +213,8 @@ impl Shared {
                 return Err(Error::Internal(message));
             }
             add_marks(&mut cut.marks, part.marks)?;
-            cut.others.push(part.state);
             cut.totals.add(&part.totals);
-            prepared.push(part.prepared);
         }
-        add_prepared(&mut cut.prepared, prepared);
         Ok(cut)
     }
 }

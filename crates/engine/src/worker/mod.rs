@@ -249,7 +249,8 @@ impl Worker {
         let idle_us = self.context.shared.settings.epoch_max_idle_us();
         let changed_at_us = stages.iter().filter_map(|state| state.changed_at_us).min();
         let epoch_end = changed_at_us.map(|at| at.saturating_add(idle_us));
-        let look_again = if self.thaws { self.await_thaw() } else { None };
+        let waits = self.thaws || self.context.shared.cuts.writes();
+        let look_again = if waits { self.await_thaw() } else { None };
         Step::Wait { until_us: [until_us, epoch_end, look_again].into_iter().flatten().min() }
     }
 

@@ -150,9 +150,9 @@ impl Checkpoints for SlowStore {
     fn save(&self, _: u64, _: usize, _: usize, state: Box<dyn SetAside>) {
         self.aside.lock().unwrap().0.push(state);
     }
-    fn complete(&self, _: CutTaken) -> Result<()> {
+    fn complete(&self, _: CutTaken) -> Result<bool> {
         self.is_taken.store(true, Relaxed);
-        Ok(())
+        Ok(true)
     }
 }
 

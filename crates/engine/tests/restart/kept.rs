@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use millstream_contract::Result;
 use millstream_contract::sink::{ONLY_INTERVAL, Prepared, RowOrder, Sealed, Sink, Writers};
-use millstream_engine::{Checkpoints, CutTaken, OutputMark, Resume};
+use millstream_engine::{Checkpoints, CutTaken, OutputMark, PartWritten, Resume};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SetAside};
 
@@ -32,24 +32,36 @@ type State = Vec<CutBatch>;
 /// State that has been set aside, by stage and leader.
 type Aside = ((usize, usize), Box<dyn SetAside>);
 
-/// A cut that is to be written: what the first process has set aside, and what is saved of the
-/// others.
+/// A cut that is to be written: what the first process has set aside.
 struct Writing {
     cut: u64,
     state: Vec<Aside>,
-    others: State,
+    others: usize,
     resume: Resume,
     /// By output.
     prepared: Vec<(usize, Prepared)>,
 }
+
+/// Another process's part of a cut that is to be written.
+struct WritingPart {
+    cut: u64,
+    state: Vec<Aside>,
+    prepared: Vec<Prepared>,
+    written: PartWritten,
+}
+
+/// Of parts by cut and process, and whether the first process knows the part.
+type Parts<T> = Mutex<BTreeMap<(u64, usize), (T, bool)>>;
 
 /// State and places of the last cut that has been written, and rows that are visible.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// By process: state of the cut that is being taken.
     saving: Mutex<BTreeMap<usize, Vec<Aside>>>,
-    /// By process but the first: state of that cut that is saved.
-    parts: Mutex<BTreeMap<usize, State>>,
+    /// By process but the first: its parts that are not saved yet.
+    writing_parts: Mutex<BTreeMap<usize, Vec<WritingPart>>>,
+    /// State of parts that is saved.
+    parts: Parts<State>,
     /// Cuts that have been taken, and not been written.
     writing: Mutex<Vec<Writing>>,
     state: Mutex<State>,
@@ -64,10 +76,8 @@ pub(crate) struct Kept {
     pending: Mutex<BTreeMap<(usize, usize), Vec<String>>>,
     /// Rows that have been prepared, by a name.
     sealed: Mutex<BTreeMap<String, Vec<String>>>,
-    /// By output: what was prepared for cuts that were given up.
-    carried: Mutex<Vec<(usize, Prepared)>>,
-    /// By process but the first: rows prepared for a part that the first may not have.
-    untaken: Mutex<BTreeMap<usize, Vec<Prepared>>>,
+    /// Rows prepared for parts, by output.
+    prepared: Parts<Vec<Prepared>>,
     /// Decides when cuts are written; `None`: at once.
     random: Mutex<Option<Random>>,
     /// The last cut that was asked for and begun.
@@ -108,12 +118,12 @@ impl Kept {
     /// The next job begins: what the last one has not written is gone.
     pub(crate) fn begin(&self, random: Random) {
         self.saving.lock().unwrap().clear();
+        self.writing_parts.lock().unwrap().clear();
         self.parts.lock().unwrap().clear();
         self.writing.lock().unwrap().clear();
         self.pending.lock().unwrap().clear();
         self.sealed.lock().unwrap().clear();
-        self.carried.lock().unwrap().clear();
-        self.untaken.lock().unwrap().clear();
+        self.prepared.lock().unwrap().clear();
         *self.cuts.lock().unwrap() = Cuts::default();
         *self.random.lock().unwrap() = Some(random);
     }
@@ -138,16 +148,49 @@ impl Kept {
         all
     }
 
-    /// Writes the cuts that have been taken.
+    /// Writes the cuts that have been taken, up to one whose parts have not all come.
     fn write(&self) {
-        for cut in std::mem::take(&mut *self.writing.lock().unwrap()) {
+        let mut writing = self.writing.lock().unwrap();
+        let complete = writing.iter().take_while(|cut| self.has_parts(cut)).count();
+        let complete: Vec<_> = writing.drain(..complete).collect();
+        drop(writing);
+        for cut in complete {
             let mut state = self.saved(cut.state);
-            state.extend(cut.others);
+            let mut parts = self.parts.lock().unwrap();
+            let of_cut: Vec<_> = parts.keys().copied().filter(|of| of.0 == cut.cut).collect();
+            of_cut.iter().for_each(|of| state.extend(parts.remove(of).unwrap().0));
+            drop(parts);
             self.cuts.lock().unwrap().0.insert(cut.cut, state.clone());
             *self.state.lock().unwrap() = state;
             *self.resume.lock().unwrap() = cut.resume;
             self.publish(cut.prepared);
+            self.publish(self.take_prepared(|at, is_known| at <= cut.cut && is_known));
             self.check_counts();
+        }
+    }
+
+    /// Whether the first process has all parts of a cut.
+    fn has_parts(&self, cut: &Writing) -> bool {
+        let parts = self.parts.lock().unwrap();
+        let known = parts.iter().filter(|((of, _), (_, is_known))| *of == cut.cut && *is_known);
+        known.count() == cut.others
+    }
+
+    /// Takes prepared rows of other processes, by cut and whether the first process knows of them.
+    fn take_prepared(&self, takes: impl Fn(u64, bool) -> bool) -> Vec<(usize, Prepared)> {
+        let mut all = self.prepared.lock().unwrap();
+        let taken = all.extract_if(.., |(cut, _), (_, is_known)| takes(*cut, *is_known));
+        taken.flat_map(|(_, (prepared, _))| prepared.into_iter().enumerate()).collect()
+    }
+
+    /// Writes the parts of another process.
+    fn write_parts(&self, process: usize) {
+        let parts = self.writing_parts.lock().unwrap().remove(&process);
+        for WritingPart { cut, state, prepared, written } in parts.into_iter().flatten() {
+            let saved = self.saved(state);
+            self.parts.lock().unwrap().insert((cut, process), (saved, false));
+            self.prepared.lock().unwrap().insert((cut, process), (prepared, false));
+            written(Ok(named(cut, process).into_bytes()));
         }
     }
 
@@ -174,10 +217,11 @@ impl Kept {
         }
     }
 
-    /// How many processes have rows in a part that the first may not have.
+    /// How many parts have rows of which the first process does not know.
     pub(crate) fn untaken(&self) -> usize {
-        let untaken = self.untaken.lock().unwrap();
-        untaken.values().filter(|of| of.iter().any(|of| !of.sealed.is_empty())).count()
+        let prepared = self.prepared.lock().unwrap();
+        let unknown = prepared.values().filter(|(_, is_known)| !is_known);
+        unknown.filter(|(of, _)| of.iter().any(|of| !of.sealed.is_empty())).count()
     }
 
     /// Cuts that have been completed or given up.
@@ -199,11 +243,10 @@ impl Kept {
             let is_there = self.sealed.lock().unwrap().contains_key(&name);
             is_there.then_some((output, Prepared { interval: ONLY_INTERVAL, sealed }))
         });
-        let carried = std::mem::take(&mut *self.carried.lock().unwrap());
-        let untaken = std::mem::take(&mut *self.untaken.lock().unwrap());
-        let untaken = untaken.into_values().flat_map(|of| of.into_iter().enumerate());
-        let all = carried.into_iter().chain(untaken).chain(of_one).chain(last).collect();
-        self.publish(all);
+        let of_cuts = std::mem::take(&mut *self.writing.lock().unwrap());
+        let of_cuts = of_cuts.into_iter().flat_map(|cut| cut.prepared);
+        let parts = self.take_prepared(|_, _| true);
+        self.publish(of_cuts.chain(parts).chain(of_one).chain(last).collect());
         let untold = self.sealed.lock().unwrap();
         assert!(untold.is_empty(), "nobody has told of {untold:?}");
         self.visible.lock().unwrap().clone()
@@ -246,11 +289,9 @@ pub(crate) struct Part {
     pub(crate) process: usize,
 }
 
-impl Part {
-    /// As the first process hears of the state.
-    fn named(&self, cut: u64) -> String {
-        format!("process {} at cut {cut}", self.process)
-    }
+/// As the first process hears of a part.
+fn named(cut: u64, process: usize) -> String {
+    format!("process {process} at cut {cut}")
 }
 
 impl Checkpoints for Part {
@@ -280,40 +321,49 @@ impl Checkpoints for Part {
     }
 
     fn is_awaited(&self) {
-        if !self.kept.writing.lock().unwrap().is_empty() && self.kept.one_in(10) {
+        if self.process > 0 {
+            if self.kept.one_in(10) {
+                self.kept.write_parts(self.process);
+            }
+        } else if !self.kept.writing.lock().unwrap().is_empty() && self.kept.one_in(10) {
             self.kept.awaited.fetch_add(1, Relaxed);
             self.kept.write();
         }
     }
 
-    fn part(&self, cut: u64, prepared: &mut [Prepared]) -> Result<String> {
+    fn part(&self, cut: u64, prepared: Vec<Prepared>, written: PartWritten) -> Result<()> {
         assert_ne!(self.process, 0);
-        self.kept.untaken.lock().unwrap().insert(self.process, prepared.to_vec());
         let state = self.kept.saving.lock().unwrap().remove(&self.process).unwrap_or_default();
-        self.kept.parts.lock().unwrap().insert(self.process, self.kept.saved(state));
-        Ok(self.named(cut))
+        let mut writing = self.kept.writing_parts.lock().unwrap();
+        let part = WritingPart { cut, state, prepared, written };
+        writing.entry(self.process).or_default().push(part);
+        drop(writing);
+        // All slices that later cuts leave out are saved then.
+        if self.kept.resume.lock().unwrap().started_us.is_none() || self.kept.one_in(3) {
+            self.kept.write_parts(self.process);
+        }
+        Ok(())
     }
 
-    fn part_taken(&self) {
-        self.kept.untaken.lock().unwrap().remove(&self.process);
+    fn part_written(&self, cut: u64, process: usize, part: &[u8]) -> Result<()> {
+        assert_eq!(part, named(cut, process).as_bytes());
+        self.kept.parts.lock().unwrap().get_mut(&(cut, process)).unwrap().1 = true;
+        self.kept.prepared.lock().unwrap().get_mut(&(cut, process)).unwrap().1 = true;
+        if self.kept.one_in(3) {
+            self.kept.write();
+        }
+        Ok(())
     }
 
-    fn complete(&self, cut: CutTaken) -> Result<()> {
+    fn complete(&self, cut: CutTaken) -> Result<bool> {
         let kept = &*self.kept;
         assert_eq!((cut.number, self.process), (kept.begun.load(Relaxed), 0));
         let started_us = kept.resume.lock().unwrap().started_us;
         assert_eq!(cut.started_us, started_us.unwrap_or(cut.started_us));
         kept.completed.fetch_add(1, Relaxed);
         cut.outputs.iter().for_each(|mark| kept.note_waiting(mark));
-        let mut others = State::new();
-        for (process, mut of_process) in std::mem::take(&mut *kept.parts.lock().unwrap()) {
-            let named = Part { kept: self.kept.clone(), process }.named(cut.number);
-            assert!(cut.others.contains(&named), "{:?}: {named}", cut.others);
-            others.append(&mut of_process);
-        }
         let state = kept.saving.lock().unwrap().remove(&0).unwrap_or_default();
-        let carried = std::mem::take(&mut *kept.carried.lock().unwrap());
-        let prepared = carried.into_iter().chain(cut.prepared.into_iter().enumerate()).collect();
+        let prepared = cut.prepared.into_iter().enumerate().collect();
         let marks = cut.outputs.into_iter();
         let outputs = marks.map(|mark| OutputMark { waiting: divided_anew(mark.waiting), ..mark });
         let resume = Resume {
@@ -326,7 +376,7 @@ impl Checkpoints for Part {
         };
         let mut writing = kept.writing.lock().unwrap();
         kept.overtaken.fetch_add((!writing.is_empty()).into(), Relaxed);
-        writing.push(Writing { cut: cut.number, state, others, resume, prepared });
+        writing.push(Writing { cut: cut.number, state, others: cut.others, resume, prepared });
         drop(writing);
         // The first at once: a job that began anew would pack windows as it likes, and sessions of
         // another packing come in another order.
@@ -334,19 +384,24 @@ impl Checkpoints for Part {
         if is_first || kept.one_in(3) {
             kept.write();
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn given_up(&self, cut: u64, prepared: Vec<Vec<Prepared>>) {
-        let prepared = prepared.into_iter().flat_map(|of| of.into_iter().enumerate());
-        self.kept.carried.lock().unwrap().extend(prepared);
+    fn given_up(&self, cut: u64, _others: usize) {
+        assert_eq!((cut, self.process), (self.kept.begun.load(Relaxed), 0));
+        self.kept.given_up.fetch_add(1, Relaxed);
+        self.kept.saving.lock().unwrap().clear();
+    }
+
+    fn ended(&self, cut: Option<u64>) {
         // Another process may not know yet that a cut was completed, and the next one begun.
         let begun = self.kept.begun.load(Relaxed);
-        assert!(cut == begun || self.process > 0 && cut < begun, "{cut} of {begun}");
-        if self.process == 0 {
-            self.kept.given_up.fetch_add(1, Relaxed);
-            self.kept.saving.lock().unwrap().clear();
-            self.kept.parts.lock().unwrap().clear();
+        assert!(cut.is_none_or(|cut| cut == begun || self.process > 0 && cut < begun), "{begun}");
+        match self.process {
+            0 if cut.is_some() => self.given_up(begun, 0),
+            0 => {}
+            // The thread that writes ends before the process does.
+            process => self.kept.write_parts(process),
         }
     }
 }
