@@ -411,6 +411,35 @@ def test_limit_and_order_go_on(restarted):
     assert len({row.split(",")[3] for row in rows}) == 1
 
 
+@pytest.mark.parametrize("words", [[], ["--processes", 2]])
+def test_a_lookup_table_that_has_changed_is_told(restarted, words):
+    """All rows meet the files as they are at a start, or have become meanwhile."""
+    sql = SOURCE.replace("ts TIMESTAMP(3),", "ts TIMESTAMP(3), proc AS PROCTIME(),", 1) + """
+        CREATE TABLE names (k BIGINT, id BIGINT) WITH ('connector' = 'file', 'path' = 'names', 'format' = 'csv');
+        INSERT INTO o SELECT a.ts, a.k, n.id FROM a JOIN names FOR SYSTEM_TIME AS OF a.proc AS n ON a.k = n.k;"""
+    names = restarted.folder / "names"
+    names.mkdir()
+    for k, file in enumerate(["x.csv", "y.csv", "z.csv"]):
+        (names / file).write_text(f"k,id\n{k},{k}\n")
+    remark = "lookup table 'names' has changed since the checkpoint: "
+    restarted.add(0, 300)
+    job = restarted.start(sql, *words)
+    restarted.waits_for(300)
+    assert "lookup table" not in restarted.stops(job, signal.SIGKILL)
+    (names / "x.csv").write_text("k,id\n0,1000\n")
+    (names / "y.csv").rename(names / "w.csv")
+    for more in ([300, 600], [600, 900]):
+        job = restarted.start(sql, *words)
+        restarted.add(*more)
+        restarted.waits_for(more[1])
+        said = restarted.stops(job, signal.SIGINT)
+        told = [line for line in said.splitlines() if "lookup table" in line]
+        changes = f"{remark}names/w.csv is new, names/x.csv was written, names/y.csv is gone"
+        assert told == ([changes] if more[0] == 300 else []), said
+    assert Counter(row.split(",")[2] for row in restarted.rows().elements()) == \
+        {"0": 100, "1000": 200, "1": 300, "2": 300}
+
+
 def test_explain_tells_how_often_rows_come(restarted):
     def explained(query: str, *words: object, source: str = SOURCE) -> str:
         script = restarted.folder / "job.sql"

@@ -146,6 +146,7 @@ impl Begin {
                 frontiers: fitting.frontiers,
                 layouts: fitting.layouts,
                 outputs,
+                lookups: manifest.lookups,
                 totals: totals(&manifest.counters)?,
             };
         }

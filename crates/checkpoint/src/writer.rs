@@ -1,6 +1,6 @@
 //! Writing a cut into the store: files of state, the manifest, then the commit of the outputs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -207,6 +207,7 @@ impl Writer {
         }
         let mut manifest = self.manifest(cut.number, false, &progress.waiting);
         (manifest.sources, manifest.stages) = (cut.marks, stages);
+        manifest.lookups = cut.lookups;
         manifest.counters = serde_json::to_value(cut.totals)
             .map_err(|error| Error::Internal(format!("counts of a job: {error}")))?;
         let place = (cut.number, self.fixed.attempt.as_str());
@@ -249,6 +250,7 @@ impl Writer {
             sources: JobMarks::default(),
             stages: Vec::new(),
             outputs: named.zip(waiting).map(output).collect(),
+            lookups: BTreeMap::new(),
             counters: serde_json::Value::Null,
         }
     }

@@ -1,5 +1,6 @@
 //! The contract of a job with the store of its cuts.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::plan::Layout;
 use crate::sink::Prepared;
-use crate::table::JobMarks;
+use crate::table::{JobMarks, SideFiles};
 use crate::totals::Totals;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
@@ -78,6 +79,8 @@ pub struct Resume {
     pub layouts: Vec<Layout>,
     /// By output: the remaining rows. Empty for a job that begins.
     pub outputs: Vec<OutputMark>,
+    /// The files of side tables, by the names of tables, as the earlier job has read them.
+    pub lookups: BTreeMap<String, SideFiles>,
     /// Counts of the job so far.
     pub totals: Totals,
 }
@@ -101,6 +104,8 @@ pub struct CutTaken {
     pub prepared: Vec<Prepared>,
     /// The answers of the other processes to [`Checkpoints::part`].
     pub others: Vec<String>,
+    /// The files of side tables, by the names of tables, as this process has read them.
+    pub lookups: BTreeMap<String, SideFiles>,
     /// Counts of the job since its first start.
     pub totals: Totals,
 }

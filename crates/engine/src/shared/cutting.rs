@@ -177,6 +177,7 @@ impl Shared {
             outputs,
             prepared: prepared.collect::<Result<_>>()?,
             others: Vec::new(),
+            lookups: self.edges.side_files(),
             totals: self.totals_at_cut(),
         };
         let mut prepared = Vec::new();

@@ -322,6 +322,7 @@ impl Checkpoints for Part {
             frontiers: cut.frontiers,
             layouts: cut.layouts,
             outputs: outputs.collect(),
+            lookups: cut.lookups,
             totals: cut.totals,
         };
         let mut writing = kept.writing.lock().unwrap();
