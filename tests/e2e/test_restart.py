@@ -184,6 +184,28 @@ def test_checkpoints_are_shown_verified_and_deleted(restarted):
     assert empty.code == 1 and "it has no checkpoint" in empty.stderr, empty.stderr
 
 
+@pytest.mark.parametrize("window, shown", [
+    ("TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)", "1 open window: {0}1:40.000 to {0}1:50.000"),
+    ("HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '20' SECOND)",
+     "4 open windows: the first {0}1:25.000 to {0}1:45.000, the last {0}1:40.000 to {0}2:00.000"),
+    ("CUMULATE(TABLE a, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '20' SECOND)",
+     "4 open windows: the first {0}1:40.000 to {0}1:45.000, the last {0}1:40.000 to {0}2:00.000"),
+])
+@pytest.mark.parametrize("words", [["--workers", 2], ["--processes", 2]])
+def test_open_windows_are_shown(restarted, window, shown, words):
+    """105 seconds of records have been read, also after a restart and without any new record."""
+    sql = QUERY.replace("TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)", window)
+    assert window in sql
+    restarted.add(0, 1050)
+    for number in range(2):
+        job = restarted.start(sql, *words)
+        restarted.waits_for(30 if "TUMBLE" in window else 60)
+        time.sleep(0.5 * number)
+        restarted.stops(job, signal.SIGINT)
+        said = restarted.command("show", restarted.state).stdout.decode()
+        assert f"\n  {shown.format('2024-01-01 00:0')}\n" in said, said
+
+
 def test_state_files_are_parquet(restarted):
     import duckdb
 

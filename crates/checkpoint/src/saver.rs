@@ -22,6 +22,7 @@ use millstream_store::StateFile;
 use crate::failing::{SaveError, io};
 use crate::file::Groups;
 use crate::writer::{Fixed, Held, Work, Writer};
+use crate::written::WrittenFile;
 
 /// Files with saved state, by stage of the plan.
 pub(crate) type Restored = Vec<Vec<StateFile>>;
@@ -163,8 +164,8 @@ impl Saver {
     }
 }
 
-/// Files of another process, by stage, or why they could not be written.
-type Part = std::result::Result<Vec<Vec<StateFile>>, String>;
+/// Files of another process, or why they could not be written.
+type Part = std::result::Result<Vec<WrittenFile>, String>;
 
 /// The error of another process's store.
 fn unavailable(text: String) -> millstream_store::Error {

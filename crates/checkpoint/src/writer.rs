@@ -1,6 +1,6 @@
 //! Writing a cut into the store: files of state, the manifest, then the commit of the outputs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,13 @@ use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
 use millstream_engine::{CutTaken, StageIdentity, add_prepared};
 use millstream_operators::operator::saved::SetAside;
+use millstream_operators::windowing::SliceId;
 use millstream_state::Leaders;
 use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
 
 use crate::failing::{Failing, SaveError, Saved, io};
 use crate::file::{StageTarget, save_waiting};
-use crate::written::Written;
+use crate::written::{Written, WrittenFile};
 
 /// How often publishing is tried again at the end of a job.
 const RETRY: Duration = Duration::from_secs(1);
@@ -70,8 +71,8 @@ struct Progress {
 pub(crate) struct Work {
     pub(crate) cut: CutTaken,
     pub(crate) held: Vec<Held>,
-    /// By other process: files of state, by stage, or why they could not be written.
-    pub(crate) others: Vec<std::result::Result<Vec<Vec<StateFile>>, millstream_store::Error>>,
+    /// By other process: files of state, or why they could not be written.
+    pub(crate) others: Vec<std::result::Result<Vec<WrittenFile>, millstream_store::Error>>,
 }
 
 /// The state of a stage in a worker, that has been set aside.
@@ -108,7 +109,7 @@ impl Writer {
         work.held.iter_mut().for_each(|held| held.state.copy_shared());
         let state = self.write_state(work.cut.number, work.held).and_then(|mut files| {
             for theirs in work.others {
-                files.iter_mut().zip(theirs?).for_each(|(all, mut more)| all.append(&mut more));
+                files.append(&mut theirs?);
             }
             Ok(files)
         });
@@ -168,7 +169,7 @@ impl Writer {
         number: u64,
         held: Vec<Held>,
         prepared: &mut [Prepared],
-    ) -> Saved<Vec<Vec<StateFile>>> {
+    ) -> Saved<Vec<WrittenFile>> {
         let files = self.write_state(number, held);
         self.seal(prepared)?;
         files
@@ -179,8 +180,8 @@ impl Writer {
         self.fixed.sinks.iter().zip(prepared).try_for_each(|(sink, prepared)| sink.seal(prepared))
     }
 
-    /// Writes the state of a cut; the files of each stage.
-    fn write_state(&self, number: u64, held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
+    /// Writes the state of a cut.
+    fn write_state(&self, number: u64, held: Vec<Held>) -> Saved<Vec<WrittenFile>> {
         let (mut all, mut durable) = (Vec::new(), number);
         for Held { stage, leader, mut state } in held {
             let unchanged = state.unchanged();
@@ -188,22 +189,26 @@ impl Writer {
             all.extend(self.written.unchanged((stage, leader), &unchanged)?);
             all.extend(self.target(number, stage, leader).save(&mut *state)?);
         }
-        let mut files: Vec<Vec<StateFile>> = vec![Vec::new(); self.fixed.stages.len()];
-        all.iter().for_each(|written| files[written.stage].push(written.file.clone()));
-        self.written.note(number, all, durable);
-        Ok(files)
+        self.written.note(number, all.clone(), durable);
+        Ok(all)
     }
 
     /// Writes what is left of a cut, and its manifest.
-    fn publish(&self, progress: &Progress, cut: CutTaken, files: Vec<Vec<StateFile>>) -> Saved<()> {
+    fn publish(&self, progress: &Progress, cut: CutTaken, written: Vec<WrittenFile>) -> Saved<()> {
         let mut stages = Vec::new();
-        let rows = self.fixed.stages.iter().zip(files).zip(cut.frontiers).zip(cut.layouts);
-        for (((stage, mut files), frontier_us), layout) in rows {
+        let windows = cut.frontiers.into_iter().zip(cut.windowings).zip(cut.layouts);
+        let rows = self.fixed.stages.iter().enumerate().zip(windows);
+        for ((number, stage), ((frontier_us, windowing), layout)) in rows {
+            let of_stage = || written.iter().filter(|of| of.stage == number);
+            let mut files: Vec<StateFile> = of_stage().map(|of| of.file.clone()).collect();
             files.sort();
+            let slices: BTreeSet<i64> = of_stage().flat_map(|of| of.rows.keys().copied()).collect();
+            let slices = slices.into_iter().map(|slice| SliceId::from_word(slice as u64));
+            let windows = windowing.and_then(|windowing| windowing.open(slices, frontier_us));
             let identity = serde_json::to_value(&stage.identity)
                 .map_err(|error| Error::Internal(format!("a stage's identity: {error}")))?;
             let (names, tables) = (stage.names.clone(), stage.tables.clone());
-            stages.push(Stage { names, identity, tables, layout, frontier_us, files });
+            stages.push(Stage { names, identity, tables, layout, frontier_us, windows, files });
         }
         let mut manifest = self.manifest(cut.number, false, &progress.waiting);
         (manifest.sources, manifest.stages) = (cut.marks, stages);

@@ -15,6 +15,7 @@ use crate::table::{JobMarks, SideFiles};
 use crate::totals::Totals;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
+use millstream_operators::windowing::Windowing;
 
 /// Takes the cuts of a job, and makes them durable. A failure ends the job; a store that fails for
 /// a while is the implementation's affair.
@@ -96,6 +97,8 @@ pub struct CutTaken {
     pub marks: JobMarks,
     /// By stage with state: the windows that fire up to this watermark (microseconds) have fired.
     pub frontiers: Vec<i64>,
+    /// By stage with state: how slices are told as windows to people, if they are.
+    pub windowings: Vec<Option<Windowing>>,
     /// By stage with state: its packing.
     pub layouts: Vec<Layout>,
     /// By output: the remaining rows.

@@ -96,7 +96,7 @@ fn unknown_fields_are_refused_and_named() {
         assert!(matches!(error, Error::Foreign { .. }) && is_named, "{error}");
         objects += 1;
     }
-    assert_eq!(objects, 10);
+    assert_eq!(objects, 11);
     let text = text.replacen("\"chunks\"", "\"new\":1,\"chunks\"", 1);
     let message = load(&sealed(&text)).unwrap_err().to_string();
     assert!(message.contains("unknown field `new`"), "{message}");

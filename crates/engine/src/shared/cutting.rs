@@ -173,6 +173,7 @@ impl Shared {
             started_us: self.started_us,
             marks: self.intake.marks()?,
             frontiers: self.cuts.frontiers()?,
+            windowings: self.stages.iter().map(|of| of.program.shown_windowing()).collect(),
             layouts: self.layouts.clone(),
             outputs,
             prepared: prepared.collect::<Result<_>>()?,

@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 
 pub use millstream_checkpoint::{CheckpointDirectory, Manifest, Start, Verdict};
+pub use millstream_contract::plan::OpenWindows;
 
 /// Where a job with checkpoints begins, as the user says for one run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

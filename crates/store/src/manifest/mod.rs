@@ -8,6 +8,7 @@ mod format;
 
 use std::collections::BTreeMap;
 
+use millstream_contract::plan::OpenWindows;
 use millstream_contract::sink::Prepared;
 use millstream_contract::table::{JobMarks, SideFiles};
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,9 @@ pub struct Stage {
     pub layout: BTreeMap<String, i64>,
     /// The watermark up to which the stage has fired, at all leaders.
     pub frontier_us: i64,
+    /// The open windows, for people; `None`: there is none, or they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<OpenWindows>,
     /// Files with its state.
     pub files: Vec<StateFile>,
 }

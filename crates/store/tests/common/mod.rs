@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millstream_contract::plan::OpenWindows;
 use millstream_contract::sink::{Prepared, Sealed};
 use millstream_contract::table::{Position, SideFile, SourceMarks, SplitMark};
 use millstream_store::disk::{CrashDisk, Fault};
@@ -78,6 +79,7 @@ pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) ->
             tables: vec!["t".into()],
             layout: BTreeMap::from([("windows_in_slice".to_string(), 4)]),
             frontier_us: -5,
+            windows: Some(OpenWindows { count: None, first_us: [-5, 0], last_us: [0, 5] }),
             files,
         }],
         outputs: vec![Output {
