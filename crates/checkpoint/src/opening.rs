@@ -17,7 +17,7 @@ use crate::failing::io;
 use crate::job::{JobToSave, output_names, tables};
 use crate::options::{Options, Start};
 use crate::outputs;
-use crate::saver::{Restored, Saver};
+use crate::saver::{Restored, Resumed, Saver};
 use crate::writer::{Fixed, committed};
 
 /// A job with checkpoints that is about to begin or to go on.
@@ -127,14 +127,14 @@ impl Begin {
         let stages = identities(job.plan, job.settings, job.type_name)?;
         let outputs = output_names(job);
         let place = (found.as_ref().map(|manifest| manifest.checkpoint), attempt.clone());
-        let mut remarks = Vec::new();
+        let (mut remarks, mut line) = (Vec::new(), None);
         let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
         let (mut first, mut started_us) = (next, job.started_us);
         if let Some(manifest) = found {
             (first, started_us) = (manifest.first, manifest.started_us);
             let changed = outputs::changed(job, &outputs, &manifest);
             let fitting = Fitting::new(&stages, changed, &manifest, options)?;
-            remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
+            line = Some(resumed(&manifest, began));
             remarks.extend((manifest.checkpoint + 1 < next).then(|| repeats(manifest.checkpoint)));
             remarks.extend(fitting.remarks);
             from = fitting.files;
@@ -167,7 +167,7 @@ impl Begin {
             keep: options.keep,
             tolerance: options.tolerance,
         };
-        let saver = Arc::new(Saver::new(fixed, from, next, notice)?);
+        let saver = Arc::new(Saver::new(fixed, (from, line), next, notice)?);
         Ok(Opened { resume, saver, place, remarks })
     }
 }
@@ -358,20 +358,22 @@ impl Fitting {
     }
 }
 
-/// The line that says where a job goes on.
-fn resumed(manifest: &Manifest, seconds: f64) -> String {
+/// The line that says where a job goes on, with the time from `began` until the line is made.
+fn resumed(manifest: &Manifest, began: Instant) -> Resumed {
     let splits = manifest.sources.values().flat_map(|source| source.splits.values());
     let (count, records) =
         splits.fold((0, 0), |(count, records), split| (count + 1, records + split.records));
-    format!(
-        "resumed from checkpoint {} of {} ({} in {seconds:.2} s; {} of {} {} been read)",
-        manifest.checkpoint,
-        time_of_day(manifest.time_us),
-        megabytes(manifest.bytes()),
-        format_args!("{} {}", grouped(records), plural(records, "record")),
-        counted(count, "split"),
-        if records == 1 { "has" } else { "have" },
-    )
+    let (number, time) = (manifest.checkpoint, time_of_day(manifest.time_us));
+    let (bytes, splits) = (megabytes(manifest.bytes()), counted(count, "split"));
+    let records = format!("{} {}", grouped(records), plural(records, "record"));
+    let have = if records == "1 record" { "has" } else { "have" };
+    Box::new(move || {
+        let seconds = began.elapsed().as_secs_f64();
+        format!(
+            "resumed from checkpoint {number} of {time} ({bytes} in {seconds:.2} s; {records} of \
+             {splits} {have} been read)"
+        )
+    })
 }
 
 /// The remark for a job that goes on from a checkpoint with later ones behind it.

@@ -30,10 +30,15 @@ pub(crate) type Restored = Vec<Vec<StateFile>>;
 /// Saves the cuts of a job in a store. See the [crate's](crate) promise.
 pub struct Saver {
     from: Restored,
+    /// The line that says where the job goes on, until the line is told.
+    resumed: Mutex<Option<Resumed>>,
     shared: Arc<Shared>,
     /// The writing thread and its queue; `None` at the end.
     thread: Mutex<Option<(Sender<Work>, JoinHandle<()>)>>,
 }
+
+/// Makes the line that says where a job goes on, when the job does.
+pub(crate) type Resumed = Box<dyn FnOnce() -> String + Send>;
 
 /// State shared with the writing thread.
 struct Shared {
@@ -64,7 +69,7 @@ pub type Others = (JobMarks, Vec<Prepared>);
 impl Saver {
     pub(crate) fn new(
         fixed: Fixed,
-        from: Restored,
+        (from, resumed): (Restored, Option<Resumed>),
         next: u64,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Saver> {
@@ -87,7 +92,8 @@ impl Saver {
             message: format!("cannot be started: {error}"),
             help: String::new(),
         })?;
-        Ok(Saver { from, shared, thread: Mutex::new(Some((works, thread))) })
+        let (resumed, thread) = (Mutex::new(resumed), Mutex::new(Some((works, thread))));
+        Ok(Saver { from, resumed, shared, thread })
     }
 
     /// Takes a cut, unless one is being taken or all input has been read.
@@ -218,6 +224,11 @@ impl millstream_engine::Checkpoints for Saver {
             let groups = Groups::open(store, file, columns)?;
             groups.read(|rows| operator.restore(file.part, rows, file.slices.as_deref()))
         })
+    }
+
+    fn restored(&self) -> Option<String> {
+        let resumed = self.resumed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        resumed.map(|line| line())
     }
 
     fn durable(&self) -> u64 {

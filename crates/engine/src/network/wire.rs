@@ -79,6 +79,8 @@ pub(crate) enum Kind {
     /// The process has nothing left to do but to take part in cuts; from the coordinator: no
     /// process has, and no cut begins any more.
     Over,
+    /// All workers of the process have the state that the job before has saved.
+    Restored,
 }
 
 impl Kind {
@@ -87,7 +89,7 @@ impl Kind {
         let all = [
             Arena, Rows, Passed, Packed, Delta, Credit, Stamp, Ended, Progress, WindowRows,
             BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo, Cut, CutAt,
-            Saved, EndCut, Over,
+            Saved, EndCut, Over, Restored,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -49,6 +49,23 @@ impl Shared {
         Ok(true)
     }
 
+    /// A worker has the state that the job before has saved, or, in the coordinator, all workers of
+    /// another process have.
+    pub(crate) fn note_restored(&self) -> Result<()> {
+        let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        if !self.cuts.note_restored() {
+            return Ok(());
+        }
+        match self.partners().filter(|net| !net.is_coordinator()) {
+            Some(net) => net.post(0, Head::new(Kind::Restored), Vec::new())?,
+            None => {
+                let news = checkpoints.restored().into_iter();
+                news.for_each(|line| self.intake.notices().tell(line));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes in a message about a cut.
     pub(super) fn take_cut_message(&self, process: usize, head: &Head, body: &[u8]) -> Result<()> {
         let (kind, number) = (head.kind, head.number);
@@ -77,6 +94,7 @@ impl Shared {
                 self.checkpoints.iter().for_each(|checkpoints| checkpoints.part_taken());
                 self.end_cut();
             }
+            (Kind::Restored, true) => self.note_restored()?,
             (Kind::Over, true) => {
                 self.cuts.note_other_over();
                 self.wake_all();

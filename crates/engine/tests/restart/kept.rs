@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::SchemaRef;
@@ -68,6 +68,8 @@ pub(crate) struct Kept {
     carried: Mutex<Vec<(usize, Prepared)>>,
     /// By process but the first: rows prepared for a part that the first may not have.
     untaken: Mutex<BTreeMap<usize, Vec<Prepared>>>,
+    /// All leaders of this job have restored their state.
+    pub(crate) all_restored: AtomicBool,
     /// Decides when cuts are written; `None`: at once.
     random: Mutex<Option<Random>>,
     /// The last cut that was asked for and begun.
@@ -114,6 +116,7 @@ impl Kept {
         self.sealed.lock().unwrap().clear();
         self.carried.lock().unwrap().clear();
         self.untaken.lock().unwrap().clear();
+        self.all_restored.store(false, Relaxed);
         *self.cuts.lock().unwrap() = Cuts::default();
         *self.random.lock().unwrap() = Some(random);
     }
@@ -255,11 +258,18 @@ impl Part {
 
 impl Checkpoints for Part {
     fn restore(&self, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
+        assert!(!self.kept.all_restored.load(Relaxed), "a leader restores later");
         let state = self.kept.state.lock().unwrap();
         let mut of_stage = state.iter().filter(|of| of.owner.0 == stage);
         of_stage.try_for_each(|CutBatch { batch, counting, .. }| {
             operator.restore(batch.part, &batch.rows, counting.as_deref())
         })
+    }
+
+    fn restored(&self) -> Option<String> {
+        assert_eq!(self.process, 0);
+        assert!(!self.kept.all_restored.swap(true, Relaxed), "told twice");
+        None
     }
 
     fn durable(&self) -> u64 {

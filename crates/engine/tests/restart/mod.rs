@@ -165,6 +165,8 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         }
     };
     sums.add(&kept);
+    // A LIMIT may be content before.
+    assert!(!counts || result.is_err() || kept.all_restored.load(Relaxed), "{what}: not restored");
     compare(&kept, (expected, result), counts, &orders, sums, &what);
     sum
 }

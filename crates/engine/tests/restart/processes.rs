@@ -96,6 +96,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         }
     };
     sums.add(&kept);
+    assert!(!counts || result.is_err() || kept.all_restored.load(Relaxed), "{what}: not restored");
     compare(&kept, (expected, result), counts, &orders, sums, &what);
     sum
 }
