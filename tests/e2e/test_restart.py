@@ -360,6 +360,35 @@ def test_a_full_disk_does_not_end_the_job(restarted):
     assert restarted.rows() == expected(2050, 20)
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["--workers", 2], ["--processes", 2]])
+def test_the_wait_for_a_store_that_is_away_can_be_ended(restarted, words, how):
+    """The directory of checkpoints goes away before a LIMIT ends the job."""
+    sql = SOURCE + "INSERT INTO o SELECT ts, k, v FROM a LIMIT 2000;"
+    restarted.add(0, 1050)
+    job = restarted.start(sql, *words)
+    restarted.waits_for(1050)
+    away = restarted.folder / "away"
+    restarted.state.rename(away)
+    restarted.state.write_text("no directory")
+    restarted.add(1050, 3000)
+    waits = next(line.decode() for line in job.stderr if b"the job has ended" in line)
+    assert "tried again for 600s, or until Ctrl-C" in waits, waits
+    begin = time.monotonic()
+    said = restarted.stops(job, how)
+    assert job.returncode == 130 and time.monotonic() - begin < 20, said
+    assert "is not written, and no row is lost" in said and "gets its names" not in said, said
+    assert "; the same command goes on from the last checkpoint" in said, said
+    assert sum(restarted.rows().values()) == 1050
+    restarted.state.unlink()
+    away.rename(restarted.state)
+    job = restarted.start(sql, *words)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 0, said
+    assert restarted.rows() == Counter(f"{ts},{k},{v}" for k, v, ts in
+                                       (line.split(",") for line in lines(0, 2000).splitlines()))
+
+
 def test_files_memory_and_descriptors_stay_bounded(restarted):
     """A job with many checkpoints: the short form; MILLSTREAM_SOAK_SECONDS=3600 with checkpoints every 10 s is the long
     one."""

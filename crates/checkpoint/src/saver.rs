@@ -163,6 +163,12 @@ impl Saver {
         self.shared.writer.end(number, marks, prepared)
     }
 
+    /// Lets [`Saver::end`] wait for the store no longer: it ends with [`Error::Interrupted`] if the
+    /// end cannot be published at once. Whether it waits.
+    pub fn give_up(&self) -> bool {
+        self.shared.writer.give_up()
+    }
+
     /// Waits until what was begun is written: the job has ended, well or not.
     pub fn wait(&self) {
         // The job has this saver, too: neither would ever be dropped.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_contract::sink::{Prepared, Sink};
@@ -55,8 +55,18 @@ pub(crate) struct Writer {
     /// For reports, which do not wait for the store: the status, and since when a cut is being
     /// taken.
     report: Mutex<(CheckpointStatus, Option<Instant>)>,
+    /// The wait of a job that has ended, and a bell for its end.
+    ending: (Mutex<Ending>, Condvar),
     /// Is told of checkpoints that fail, and of the first that succeeds again.
     notice: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The wait of a job that has ended, for a store that is away.
+#[derive(Default)]
+struct Ending {
+    waits: bool,
+    /// Somebody wants the job to end without it.
+    is_given_up: bool,
 }
 
 struct Progress {
@@ -87,8 +97,8 @@ impl Writer {
         let waiting = vec![Vec::new(); fixed.outputs.len()];
         let progress =
             Mutex::new(Progress { waiting, failing: Failing::default(), kept: VecDeque::new() });
-        let (written, report) = Default::default();
-        Writer { fixed, progress, written, report, notice }
+        let (written, report, ending) = Default::default();
+        Writer { fixed, progress, written, report, ending, notice }
     }
 
     /// Looks at, or changes, what is reported.
@@ -125,7 +135,15 @@ impl Writer {
                 self.published(&mut progress, number)
             }
             Err(SaveError::Store(error)) if error.may_pass() => {
-                self.missed(&mut progress, number, &error)
+                let was_failing = progress.failing.is_failing();
+                self.missed(&mut progress, number, &error)?;
+                if !was_failing {
+                    (self.notice)(&format!(
+                        "checkpoint {number} cannot be written, and the job goes on without it: \
+                         {error}"
+                    ));
+                }
+                Ok(())
             }
             Err(SaveError::Store(error)) => Err(io(&error)),
             Err(SaveError::Job(error)) => Err(error),
@@ -292,6 +310,24 @@ impl Writer {
         Ok(())
     }
 
+    /// A job that has ended does not wait for its store any more. Whether it does.
+    pub(crate) fn give_up(&self) -> bool {
+        let (ending, bell) = &self.ending;
+        let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.is_given_up = true;
+        bell.notify_all();
+        ending.waits
+    }
+
+    /// Waits so long, or until nobody is to wait any more, which is returned.
+    fn is_given_up_within(&self, time: Duration) -> bool {
+        let (ending, bell) = &self.ending;
+        let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.waits = true;
+        let waited = bell.wait_timeout_while(ending, time, |ending| !ending.is_given_up);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_given_up
+    }
+
     /// The checkpoint could not be written: the job goes on, unless that has lasted too long.
     fn missed(
         &self,
@@ -299,7 +335,6 @@ impl Writer {
         number: u64,
         error: &millstream_store::Error,
     ) -> Result<()> {
-        let was_failing = progress.failing.is_failing();
         if !progress.failing.missed(self.fixed.tolerance) {
             return Err(io(error));
         }
@@ -308,11 +343,6 @@ impl Writer {
             status.error = Some(error.to_string());
         });
         tracing::warn!(checkpoint = number, %error, "a checkpoint cannot be written");
-        if !was_failing {
-            (self.notice)(&format!(
-                "checkpoint {number} cannot be written, and the job goes on without it: {error}"
-            ));
-        }
         Ok(())
     }
 
@@ -332,13 +362,25 @@ impl Writer {
         progress.waiting.iter_mut().zip(prepared).for_each(|(waiting, of)| waiting.push(of));
         let mut manifest = self.manifest(number, true, &progress.waiting);
         manifest.sources = marks.clone();
-        let since = Instant::now();
+        let (since, mut told) = (Instant::now(), false);
         loop {
             match self.fixed.store.publish(&manifest) {
                 Ok(()) => break,
                 Err(error) if error.may_pass() && since.elapsed() < self.fixed.tolerance => {
                     self.missed(&mut progress, number, &error)?;
-                    std::thread::sleep(RETRY);
+                    if !std::mem::replace(&mut told, true) {
+                        let patience = self.fixed.tolerance;
+                        (self.notice)(&format!(
+                            "the job has ended, and its last checkpoint cannot be written; it is \
+                             tried again for {patience:?}, or until Ctrl-C: {error}"
+                        ));
+                    }
+                    if self.is_given_up_within(RETRY) {
+                        (self.notice)(&format!(
+                            "checkpoint {number} is not written, and no row is lost: {error}"
+                        ));
+                        return Err(Error::Interrupted);
+                    }
                 }
                 Err(error) => return Err(io(&error)),
             }
