@@ -138,8 +138,7 @@ impl Begin {
             remarks.extend((manifest.checkpoint + 1 < next).then(|| repeats(manifest.checkpoint)));
             remarks.extend(fitting.remarks);
             from = fitting.files;
-            let begins = |name: &str| options.allow_new.iter().any(|new| new == name);
-            let outputs = outputs::marks(&store, &manifest, job.plan, &outputs, &begins)?;
+            let outputs = outputs::marks(&store, &manifest, job.plan, &outputs, &fitting.anew)?;
             resume = Resume {
                 started_us: None,
                 marks: manifest.sources,
@@ -293,6 +292,8 @@ struct Fitting {
     files: Restored,
     frontiers: Vec<i64>,
     layouts: Vec<Layout>,
+    /// Outputs that cannot go on, and begin anew.
+    anew: Vec<String>,
     remarks: Vec<String>,
 }
 
@@ -306,8 +307,8 @@ impl Fitting {
         let identities = saved_identities(&saved.stages)?;
         let fits = fits(stages, &identities, &|table| saved.sources.contains_key(table));
         let saved = &saved.stages;
-        let (files, frontiers, layouts, remarks) = Default::default();
-        let mut fitting = Fitting { files, frontiers, layouts, remarks };
+        let (files, frontiers, layouts, anew, remarks) = Default::default();
+        let mut fitting = Fitting { files, frontiers, layouts, anew, remarks };
         let mut changed = Vec::new();
         for (stage, fit) in stages.iter().zip(&fits) {
             let name = stage.names.join(", ");
@@ -336,7 +337,10 @@ impl Fitting {
         }
         for (name, reason) in outputs {
             match options.allow_new.contains(&name) {
-                true => fitting.remarks.push(format!("output {name} begins anew")),
+                true => {
+                    fitting.remarks.push(format!("output {name} begins anew"));
+                    fitting.anew.push(name);
+                }
                 false => changed.push((name, reason)),
             }
         }

@@ -20,7 +20,7 @@ use millstream_operators::operator::saved::SetAside;
 use millstream_store::StateFile;
 
 use crate::failing::{SaveError, io};
-use crate::file::Groups;
+use crate::file::read;
 use crate::writer::{Fixed, Held, Work, Writer};
 use crate::written::WrittenFile;
 
@@ -226,9 +226,10 @@ impl millstream_engine::Checkpoints for Saver {
         // Each worker picks its own rows.
         self.from[stage].iter().filter(has_own).try_for_each(|file| {
             let store = &self.shared.writer.fixed.store;
-            let columns = |name: &str| operator.restores(name);
-            let groups = Groups::open(store, file, columns)?;
-            groups.read(|rows| operator.restore(file.part, rows, file.slices.as_deref()))
+            for rows in read(store, file, &|name| operator.restores(name))? {
+                operator.restore(file.part, &rows?, file.slices.as_deref())?;
+            }
+            Ok(())
         })
     }
 
