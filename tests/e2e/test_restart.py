@@ -232,6 +232,23 @@ def test_an_output_directory_may_be_taken_away(restarted):
     assert restarted.rows() == expected(2050, 20) - expected(1050, 10)
 
 
+@pytest.mark.parametrize("words", [["--workers", 2], ["--processes", 2]])
+def test_files_of_all_runs_can_be_moved_into_one_directory(restarted, words):
+    taken = restarted.folder / "taken"
+    taken.mkdir()
+    for run, how in enumerate([signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGINT]):
+        restarted.add(1000 * run, 1000 * run + 1000)
+        job = restarted.start(QUERY, *words)
+        # The last window of each run is open.
+        restarted.waits_for(30 if run else 27)
+        restarted.stops(job, how)
+        for path in (restarted.folder / "o").glob("part-*"):
+            assert not (taken / path.name).exists(), path
+            path.rename(taken / path.name)
+    rows = Counter(row for path in taken.glob("part-*") for row in path.read_text().splitlines())
+    assert rows == expected(4000, 39)
+
+
 def test_a_directory_that_cannot_be_made_is_refused(restarted):
     restarted.state = Path("/proc/checkpoints")
     _, said = restarted.start().communicate(timeout=60)

@@ -34,8 +34,8 @@ pub struct Opened {
 }
 
 /// Where a job goes on, for a process that [`join`]s: the number of the checkpoint, if there is
-/// one, and a text that tells runs apart.
-pub type Place = (Option<u64>, String);
+/// one, the number of the next cut, and a text that tells runs apart.
+pub type Place = (Option<u64>, u64, String);
 
 /// The state of a job that is to begin.
 #[derive(Debug)]
@@ -99,9 +99,9 @@ pub fn open_in(
 /// As [`open`].
 pub fn join(options: &Options, job: &JobToSave<'_>, place: Place) -> Result<Opened> {
     let store = store_in(&options.path)?;
-    let (number, attempt) = place;
+    let (number, next, attempt) = place;
     let found = number.map(|number| store.load(number)).transpose().map_err(|error| io(&error))?;
-    let begin = Begin { store, attempt, next: 1, began: Instant::now() };
+    let begin = Begin { store, attempt, next, began: Instant::now() };
     begin.begin(options, job, found, Box::new(|_| ()))
 }
 
@@ -126,7 +126,9 @@ impl Begin {
         let Begin { store, attempt, next, began } = self;
         let stages = identities(job.plan, job.settings, job.type_name)?;
         let outputs = output_names(job);
-        let place = (found.as_ref().map(|manifest| manifest.checkpoint), attempt.clone());
+        let number = found.as_ref().map(|manifest| manifest.checkpoint);
+        let place = (number, next, attempt.clone());
+        job.sinks.iter().for_each(|sink| sink.follow(next.saturating_sub(1)));
         let (mut remarks, mut line) = (Vec::new(), None);
         let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
         let (mut first, mut started_us) = (next, job.started_us);
