@@ -184,6 +184,28 @@ def test_checkpoints_are_shown_verified_and_deleted(restarted):
     assert empty.code == 1 and "it has no checkpoint" in empty.stderr, empty.stderr
 
 
+@pytest.mark.parametrize("window, shown", [
+    ("TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)", "1 open window: {0}1:40.000 to {0}1:50.000"),
+    ("HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '20' SECOND)",
+     "4 open windows: the first {0}1:25.000 to {0}1:45.000, the last {0}1:40.000 to {0}2:00.000"),
+    ("CUMULATE(TABLE a, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '20' SECOND)",
+     "4 open windows: the first {0}1:40.000 to {0}1:45.000, the last {0}1:40.000 to {0}2:00.000"),
+])
+@pytest.mark.parametrize("words", [["--workers", 2], ["--processes", 2]])
+def test_open_windows_are_shown(restarted, window, shown, words):
+    """105 seconds of records have been read, also after a restart and without any new record."""
+    sql = QUERY.replace("TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND)", window)
+    assert window in sql
+    restarted.add(0, 1050)
+    for number in range(2):
+        job = restarted.start(sql, *words)
+        restarted.waits_for(30 if "TUMBLE" in window else 60)
+        time.sleep(0.5 * number)
+        restarted.stops(job, signal.SIGINT)
+        said = restarted.command("show", restarted.state).stdout.decode()
+        assert f"\n  {shown.format('2024-01-01 00:0')}\n" in said, said
+
+
 def test_state_files_are_parquet(restarted):
     import duckdb
 
@@ -208,6 +230,23 @@ def test_an_output_directory_may_be_taken_away(restarted):
     restarted.waits_for(30)
     restarted.stops(job, signal.SIGINT)
     assert restarted.rows() == expected(2050, 20) - expected(1050, 10)
+
+
+@pytest.mark.parametrize("words", [["--workers", 2], ["--processes", 2]])
+def test_files_of_all_runs_can_be_moved_into_one_directory(restarted, words):
+    taken = restarted.folder / "taken"
+    taken.mkdir()
+    for run, how in enumerate([signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGINT]):
+        restarted.add(1000 * run, 1000 * run + 1000)
+        job = restarted.start(QUERY, *words)
+        # The last window of each run is open.
+        restarted.waits_for(30 if run else 27)
+        restarted.stops(job, how)
+        for path in (restarted.folder / "o").glob("part-*"):
+            assert not (taken / path.name).exists(), path
+            path.rename(taken / path.name)
+    rows = Counter(row for path in taken.glob("part-*") for row in path.read_text().splitlines())
+    assert rows == expected(4000, 39)
 
 
 def test_a_directory_that_cannot_be_made_is_refused(restarted):
@@ -258,7 +297,7 @@ def test_processes_go_on_when_one_of_them_is_killed(restarted, victim, fabric):
         else:
             job.send_signal(signal.SIGKILL)
         _, said = job.communicate(timeout=60)
-        assert (b"resumed from checkpoint" in said) == (number > 0), said
+        assert said.count(b"resumed from checkpoint") == (number > 0), said
         assert job.returncode == (1 if count == 2 and victim == 1 else -9), said
         assert (b"help: the same command goes on" in said) == (job.returncode == 1), said
         restarted.add(last, last + 1000)
@@ -338,6 +377,35 @@ def test_a_full_disk_does_not_end_the_job(restarted):
     assert restarted.rows() == expected(2050, 20)
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["--workers", 2], ["--processes", 2]])
+def test_the_wait_for_a_store_that_is_away_can_be_ended(restarted, words, how):
+    """The directory of checkpoints goes away before a LIMIT ends the job."""
+    sql = SOURCE + "INSERT INTO o SELECT ts, k, v FROM a LIMIT 2000;"
+    restarted.add(0, 1050)
+    job = restarted.start(sql, *words)
+    restarted.waits_for(1050)
+    away = restarted.folder / "away"
+    restarted.state.rename(away)
+    restarted.state.write_text("no directory")
+    restarted.add(1050, 3000)
+    waits = next(line.decode() for line in job.stderr if b"the job has ended" in line)
+    assert "tried again for 600s, or until Ctrl-C" in waits, waits
+    begin = time.monotonic()
+    said = restarted.stops(job, how)
+    assert job.returncode == 130 and time.monotonic() - begin < 20, said
+    assert "is not written, and no row is lost" in said and "gets its names" not in said, said
+    assert "; the same command goes on from the last checkpoint" in said, said
+    assert sum(restarted.rows().values()) == 1050
+    restarted.state.unlink()
+    away.rename(restarted.state)
+    job = restarted.start(sql, *words)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 0, said
+    assert restarted.rows() == Counter(f"{ts},{k},{v}" for k, v, ts in
+                                       (line.split(",") for line in lines(0, 2000).splitlines()))
+
+
 def test_files_memory_and_descriptors_stay_bounded(restarted):
     """A job with many checkpoints: the short form; MILLSTREAM_SOAK_SECONDS=3600 with checkpoints every 10 s is the long
     one."""
@@ -409,6 +477,35 @@ def test_limit_and_order_go_on(restarted):
     rows = restarted.rows()
     assert sum(rows.values()) == 15_000 and max(rows.values()) == 1
     assert len({row.split(",")[3] for row in rows}) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["--processes", 2]])
+def test_a_lookup_table_that_has_changed_is_told(restarted, words):
+    """All rows meet the files as they are at a start, or have become meanwhile."""
+    sql = SOURCE.replace("ts TIMESTAMP(3),", "ts TIMESTAMP(3), proc AS PROCTIME(),", 1) + """
+        CREATE TABLE names (k BIGINT, id BIGINT) WITH ('connector' = 'file', 'path' = 'names', 'format' = 'csv');
+        INSERT INTO o SELECT a.ts, a.k, n.id FROM a JOIN names FOR SYSTEM_TIME AS OF a.proc AS n ON a.k = n.k;"""
+    names = restarted.folder / "names"
+    names.mkdir()
+    for k, file in enumerate(["x.csv", "y.csv", "z.csv"]):
+        (names / file).write_text(f"k,id\n{k},{k}\n")
+    remark = "lookup table 'names' has changed since the checkpoint: "
+    restarted.add(0, 300)
+    job = restarted.start(sql, *words)
+    restarted.waits_for(300)
+    assert "lookup table" not in restarted.stops(job, signal.SIGKILL)
+    (names / "x.csv").write_text("k,id\n0,1000\n")
+    (names / "y.csv").rename(names / "w.csv")
+    for more in ([300, 600], [600, 900]):
+        job = restarted.start(sql, *words)
+        restarted.add(*more)
+        restarted.waits_for(more[1])
+        said = restarted.stops(job, signal.SIGINT)
+        told = [line for line in said.splitlines() if "lookup table" in line]
+        changes = f"{remark}names/w.csv is new, names/x.csv was written, names/y.csv is gone"
+        assert told == ([changes] if more[0] == 300 else []), said
+    assert Counter(row.split(",")[2] for row in restarted.rows().elements()) == \
+        {"0": 100, "1000": 200, "1": 300, "2": 300}
 
 
 def test_explain_tells_how_often_rows_come(restarted):

@@ -173,56 +173,37 @@ pub(crate) fn counting(file: &StateFile, rows: &RecordBatch) -> Result<RecordBat
     filter_record_batch(rows, &counts).map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// A file that is read.
-pub(crate) struct Groups<'a> {
-    file: &'a StateFile,
-    bytes: Bytes,
-    metadata: ArrowReaderMetadata,
-    columns: ProjectionMask,
-}
-
-impl<'a> Groups<'a> {
-    /// Reads a file, whose checksum must be right, to get these of its columns.
-    pub(crate) fn open(
-        store: &Checkpoints,
-        file: &'a StateFile,
-        has: impl Fn(&str) -> bool,
-    ) -> Result<Groups<'a>> {
-        let bytes = store.read_file(file, None).map_err(|error| io_error(&error))?;
-        let found = format!("{:016x}", xxh3_64(&bytes));
-        if found != file.xxh3 || bytes.len() as u64 != file.bytes {
-            return Err(damaged(file, &format!("its checksum is {found}, and was {}", file.xxh3)));
-        }
-        let bytes = Bytes::from(bytes);
-        let metadata = ArrowReaderMetadata::load(&bytes, Default::default());
-        let metadata = metadata.map_err(|error| damaged(file, &error))?;
-        let fields = metadata.schema().fields().iter().enumerate();
-        let roots = fields.filter(|(_, field)| has(field.name())).map(|(column, _)| column);
-        let columns = ProjectionMask::roots(metadata.parquet_schema(), roots);
-        Ok(Groups { file, bytes, metadata, columns })
+/// Reads a file, whose checksum must be right: the wanted columns of each batch, as it was saved.
+/// Not all rows of a batch may count.
+pub(crate) fn read<'f>(
+    store: &Checkpoints,
+    file: &'f StateFile,
+    is_wanted: &dyn Fn(&str) -> bool,
+) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<'f>> {
+    let bytes = store.read_file(file, None).map_err(|error| io_error(&error))?;
+    let found = format!("{:016x}", xxh3_64(&bytes));
+    if found != file.xxh3 || bytes.len() as u64 != file.bytes {
+        return Err(damaged(file, &format!("its checksum is {found}, and was {}", file.xxh3)));
     }
-
-    /// Gives `take` each batch as it was saved: not all rows of a batch may count.
-    pub(crate) fn read(&self, mut take: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
-        let metadata = self.metadata.metadata();
-        for group in 0..metadata.num_row_groups() {
-            let rows = metadata.row_group(group).num_rows();
-            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
-                self.bytes.clone(),
-                self.metadata.clone(),
-            );
-            let reader = reader
-                .with_projection(self.columns.clone())
-                .with_row_groups(vec![group])
-                .with_batch_size(usize::try_from(rows).unwrap_or(0).max(1))
-                .build()
-                .map_err(|error| damaged(self.file, &error))?;
-            for rows in reader {
-                take(&rows.map_err(|error| damaged(self.file, &error))?)?;
-            }
-        }
-        Ok(())
-    }
+    let bytes = Bytes::from(bytes);
+    let metadata = ArrowReaderMetadata::load(&bytes, Default::default());
+    let metadata = metadata.map_err(|error| damaged(file, &error))?;
+    let fields = metadata.schema().fields().iter().enumerate();
+    let roots = fields.filter(|(_, field)| is_wanted(field.name())).map(|(column, _)| column);
+    let columns = ProjectionMask::roots(metadata.parquet_schema(), roots);
+    Ok((0..metadata.metadata().num_row_groups()).map(move |group| {
+        let rows = metadata.metadata().row_group(group).num_rows();
+        let reader =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata.clone());
+        let mut reader = reader
+            .with_projection(columns.clone())
+            .with_row_groups(vec![group])
+            .with_batch_size(usize::try_from(rows).unwrap_or(0).max(1))
+            .build()
+            .map_err(|error| damaged(file, &error))?;
+        let rows = reader.next().transpose().map_err(|error| damaged(file, &error))?;
+        rows.ok_or_else(|| damaged(file, &"a batch without rows"))
+    }))
 }
 
 fn damaged(file: &StateFile, message: &dyn Display) -> Error {

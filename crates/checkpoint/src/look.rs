@@ -10,7 +10,7 @@ use millstream_operators::operator::saved::SLICE;
 use millstream_store::{Checkpoints, Manifest, Removed};
 
 use crate::failing::io;
-use crate::file::{Groups, counting};
+use crate::file::{counting, read};
 use crate::job::{JobToSave, output_names};
 use crate::opening::{saved_identities, store_in};
 use crate::outputs::changed;
@@ -113,16 +113,15 @@ impl CheckpointDirectory {
         })?;
         for file in &found.files {
             let is_shown = |name: &str| !name.starts_with('$');
-            Groups::open(&self.store, file, |name| name == SLICE || is_shown(name))?.read(
-                |rows| {
-                    let schema = rows.schema();
-                    let shown = schema.fields().iter().enumerate();
-                    let shown = shown.filter(|(_, field)| is_shown(field.name()));
-                    let shown: Vec<usize> = shown.map(|(column, _)| column).collect();
-                    let rows = counting(file, rows)?.project(&shown);
-                    take(&rows.map_err(|error| Error::Internal(error.to_string()))?)
-                },
-            )?;
+            for rows in read(&self.store, file, &|name| name == SLICE || is_shown(name))? {
+                let rows = counting(file, &rows?)?;
+                let schema = rows.schema();
+                let shown = schema.fields().iter().enumerate();
+                let shown = shown.filter(|(_, field)| is_shown(field.name()));
+                let shown: Vec<usize> = shown.map(|(column, _)| column).collect();
+                let rows = rows.project(&shown);
+                take(&rows.map_err(|error| Error::Internal(error.to_string()))?)?;
+            }
         }
         Ok(())
     }

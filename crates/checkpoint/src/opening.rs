@@ -17,7 +17,7 @@ use crate::failing::io;
 use crate::job::{JobToSave, output_names, tables};
 use crate::options::{Options, Start};
 use crate::outputs;
-use crate::saver::{Restored, Saver};
+use crate::saver::{Restored, Resumed, Saver};
 use crate::writer::{Fixed, committed};
 
 /// A job with checkpoints that is about to begin or to go on.
@@ -34,8 +34,8 @@ pub struct Opened {
 }
 
 /// Where a job goes on, for a process that [`join`]s: the number of the checkpoint, if there is
-/// one, and a text that tells runs apart.
-pub type Place = (Option<u64>, String);
+/// one, the number of the next cut, and a text that tells runs apart.
+pub type Place = (Option<u64>, u64, String);
 
 /// The state of a job that is to begin.
 #[derive(Debug)]
@@ -99,9 +99,9 @@ pub fn open_in(
 /// As [`open`].
 pub fn join(options: &Options, job: &JobToSave<'_>, place: Place) -> Result<Opened> {
     let store = store_in(&options.path)?;
-    let (number, attempt) = place;
+    let (number, next, attempt) = place;
     let found = number.map(|number| store.load(number)).transpose().map_err(|error| io(&error))?;
-    let begin = Begin { store, attempt, next: 1, began: Instant::now() };
+    let begin = Begin { store, attempt, next, began: Instant::now() };
     begin.begin(options, job, found, Box::new(|_| ()))
 }
 
@@ -126,26 +126,28 @@ impl Begin {
         let Begin { store, attempt, next, began } = self;
         let stages = identities(job.plan, job.settings, job.type_name)?;
         let outputs = output_names(job);
-        let place = (found.as_ref().map(|manifest| manifest.checkpoint), attempt.clone());
-        let mut remarks = Vec::new();
+        let number = found.as_ref().map(|manifest| manifest.checkpoint);
+        let place = (number, next, attempt.clone());
+        job.sinks.iter().for_each(|sink| sink.follow(next.saturating_sub(1)));
+        let (mut remarks, mut line) = (Vec::new(), None);
         let (mut resume, mut from) = (Resume::default(), vec![Vec::new(); stages.len()]);
         let (mut first, mut started_us) = (next, job.started_us);
         if let Some(manifest) = found {
             (first, started_us) = (manifest.first, manifest.started_us);
             let changed = outputs::changed(job, &outputs, &manifest);
             let fitting = Fitting::new(&stages, changed, &manifest, options)?;
-            remarks.push(resumed(&manifest, began.elapsed().as_secs_f64()));
+            line = Some(resumed(&manifest, began));
             remarks.extend((manifest.checkpoint + 1 < next).then(|| repeats(manifest.checkpoint)));
             remarks.extend(fitting.remarks);
             from = fitting.files;
-            let begins = |name: &str| options.allow_new.iter().any(|new| new == name);
-            let outputs = outputs::marks(&store, &manifest, job.plan, &outputs, &begins)?;
+            let outputs = outputs::marks(&store, &manifest, job.plan, &outputs, &fitting.anew)?;
             resume = Resume {
                 started_us: None,
                 marks: manifest.sources,
                 frontiers: fitting.frontiers,
                 layouts: fitting.layouts,
                 outputs,
+                lookups: manifest.lookups,
                 totals: totals(&manifest.counters)?,
             };
         }
@@ -166,7 +168,7 @@ impl Begin {
             keep: options.keep,
             tolerance: options.tolerance,
         };
-        let saver = Arc::new(Saver::new(fixed, from, next, notice)?);
+        let saver = Arc::new(Saver::new(fixed, (from, line), next, notice)?);
         Ok(Opened { resume, saver, place, remarks })
     }
 }
@@ -292,6 +294,8 @@ struct Fitting {
     files: Restored,
     frontiers: Vec<i64>,
     layouts: Vec<Layout>,
+    /// Outputs that cannot go on, and begin anew.
+    anew: Vec<String>,
     remarks: Vec<String>,
 }
 
@@ -305,8 +309,8 @@ impl Fitting {
         let identities = saved_identities(&saved.stages)?;
         let fits = fits(stages, &identities, &|table| saved.sources.contains_key(table));
         let saved = &saved.stages;
-        let (files, frontiers, layouts, remarks) = Default::default();
-        let mut fitting = Fitting { files, frontiers, layouts, remarks };
+        let (files, frontiers, layouts, anew, remarks) = Default::default();
+        let mut fitting = Fitting { files, frontiers, layouts, anew, remarks };
         let mut changed = Vec::new();
         for (stage, fit) in stages.iter().zip(&fits) {
             let name = stage.names.join(", ");
@@ -335,7 +339,10 @@ impl Fitting {
         }
         for (name, reason) in outputs {
             match options.allow_new.contains(&name) {
-                true => fitting.remarks.push(format!("output {name} begins anew")),
+                true => {
+                    fitting.remarks.push(format!("output {name} begins anew"));
+                    fitting.anew.push(name);
+                }
                 false => changed.push((name, reason)),
             }
         }
@@ -357,20 +364,22 @@ impl Fitting {
     }
 }
 
-/// The line that says where a job goes on.
-fn resumed(manifest: &Manifest, seconds: f64) -> String {
+/// The line that says where a job goes on, with the time from `began` until the line is made.
+fn resumed(manifest: &Manifest, began: Instant) -> Resumed {
     let splits = manifest.sources.values().flat_map(|source| source.splits.values());
     let (count, records) =
         splits.fold((0, 0), |(count, records), split| (count + 1, records + split.records));
-    format!(
-        "resumed from checkpoint {} of {} ({} in {seconds:.2} s; {} of {} {} been read)",
-        manifest.checkpoint,
-        time_of_day(manifest.time_us),
-        megabytes(manifest.bytes()),
-        format_args!("{} {}", grouped(records), plural(records, "record")),
-        counted(count, "split"),
-        if records == 1 { "has" } else { "have" },
-    )
+    let (number, time) = (manifest.checkpoint, time_of_day(manifest.time_us));
+    let (bytes, splits) = (megabytes(manifest.bytes()), counted(count, "split"));
+    let records = format!("{} {}", grouped(records), plural(records, "record"));
+    let have = if records == "1 record" { "has" } else { "have" };
+    Box::new(move || {
+        let seconds = began.elapsed().as_secs_f64();
+        format!(
+            "resumed from checkpoint {number} of {time} ({bytes} in {seconds:.2} s; {records} of \
+             {splits} {have} been read)"
+        )
+    })
 }
 
 /// The remark for a job that goes on from a checkpoint with later ones behind it.

@@ -6,7 +6,7 @@ use millstream_contract::plan::{Operator, Output as PlanOutput, Plan, SortKey};
 use millstream_engine::OutputMark;
 use millstream_store::{Checkpoints, Manifest};
 
-use crate::file::Groups;
+use crate::file::read;
 use crate::job::JobToSave;
 
 /// The meanings of the outputs' remaining rows: columns, order, LIMIT and OFFSET of each.
@@ -63,25 +63,24 @@ pub(crate) fn changed(
     names.iter().zip(&job.plan.outputs).filter_map(why).collect()
 }
 
-/// Remaining rows of the outputs. Outputs that are new, or that `begins` names, give all rows.
+/// Remaining rows of the outputs. Outputs that are new, or begin `anew`, give all rows.
 pub(crate) fn marks(
     store: &Checkpoints,
     manifest: &Manifest,
     plan: &Plan,
     outputs: &[String],
-    begins: &dyn Fn(&str) -> bool,
+    anew: &[String],
 ) -> Result<Vec<OutputMark>> {
     let mark = |(name, output): (&String, &PlanOutput)| {
         let (limit, offset) = limits(plan, output);
         let mut mark = OutputMark { limit, offset, waiting: Vec::new() };
         let saved = manifest.outputs.iter().find(|output| output.name == *name);
-        if let Some(saved) = saved.filter(|_| !begins(name)) {
+        if let Some(saved) = saved.filter(|_| !anew.contains(name)) {
             (mark.limit, mark.offset) = (saved.limit, saved.offset);
             for file in &saved.waiting {
-                Groups::open(store, file, |_| true)?.read(|rows| {
-                    mark.waiting.push(rows.clone());
-                    Ok(())
-                })?;
+                for rows in read(store, file, &|_| true)? {
+                    mark.waiting.push(rows?);
+                }
             }
         }
         Ok(mark)

@@ -20,7 +20,7 @@ use millstream_operators::operator::saved::SetAside;
 use millstream_store::StateFile;
 use serde::{Deserialize, Serialize};
 
-use crate::file::Groups;
+use crate::file::read;
 use crate::writer::{Fixed, Held, Part, Writer};
 
 /// Files with saved state, by stage of the plan.
@@ -29,10 +29,15 @@ pub(crate) type Restored = Vec<Vec<StateFile>>;
 /// Saves the cuts of a job in a store. See the [crate's](crate) promise.
 pub struct Saver {
     from: Restored,
+    /// The line that says where the job goes on, until the line is told.
+    resumed: Mutex<Option<Resumed>>,
     shared: Arc<Shared>,
     /// The writing thread and its queue; `None` at the end.
     thread: Mutex<Option<(Sender<Work>, JoinHandle<()>)>>,
 }
+
+/// Makes the line that says where a job goes on, when the job does.
+pub(crate) type Resumed = Box<dyn FnOnce() -> String + Send>;
 
 /// State shared with the writing thread.
 struct Shared {
@@ -44,7 +49,7 @@ struct Shared {
 
 /// Work of the writing thread.
 enum Work {
-    Cut(CutTaken, Vec<Held>),
+    Cut(Box<CutTaken>, Vec<Held>),
     /// Of a cut that is given up only the prepared rows of other processes count.
     GivenUp {
         cut: u64,
@@ -91,7 +96,7 @@ pub struct Others {
 impl Saver {
     pub(crate) fn new(
         fixed: Fixed,
-        from: Restored,
+        (from, resumed): (Restored, Option<Resumed>),
         next: u64,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Saver> {
@@ -120,7 +125,8 @@ impl Saver {
             message: format!("cannot be started: {error}"),
             help: String::new(),
         })?;
-        Ok(Saver { from, shared, thread: Mutex::new(Some((works, thread))) })
+        let (resumed, thread) = (Mutex::new(resumed), Mutex::new(Some((works, thread))));
+        Ok(Saver { from, resumed, shared, thread })
     }
 
     /// Takes a cut, unless one is being taken or all input has been read.
@@ -200,6 +206,12 @@ impl Saver {
         sent.ok_or_else(|| Error::Internal("no thread writes checkpoints".into()))
     }
 
+    /// Lets [`Saver::end`] wait for the store no longer: it ends with [`Error::Interrupted`] if the
+    /// end cannot be published at once. Whether it waits.
+    pub fn give_up(&self) -> bool {
+        self.shared.writer.give_up()
+    }
+
     /// Waits until what was begun is written: the job has ended, well or not.
     pub fn wait(&self) {
         // The job has this saver, too: neither would ever be dropped.
@@ -248,7 +260,7 @@ impl Shared {
             Work::Cut(cut, held) => {
                 let (number, others) = (cut.number, cut.others);
                 let parts = || self.parts(number, others);
-                self.end_cut(guarded(|| self.writer.write(cut, held, parts)));
+                self.end_cut(guarded(|| self.writer.write(*cut, held, parts)));
             }
             Work::GivenUp { cut, others } => {
                 self.writer.keep(cut, self.parts(cut, others));
@@ -295,10 +307,16 @@ impl millstream_engine::Checkpoints for Saver {
         // Each worker picks its own rows.
         self.from[stage].iter().filter(has_own).try_for_each(|file| {
             let store = &self.shared.writer.fixed.store;
-            let columns = |name: &str| operator.restores(name);
-            let groups = Groups::open(store, file, columns)?;
-            groups.read(|rows| operator.restore(file.part, rows, file.slices.as_deref()))
+            for rows in read(store, file, &|name| operator.restores(name))? {
+                operator.restore(file.part, &rows?, file.slices.as_deref())?;
+            }
+            Ok(())
         })
+    }
+
+    fn restored(&self) -> Option<String> {
+        let resumed = self.resumed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        resumed.map(|line| line())
     }
 
     fn durable(&self) -> u64 {
@@ -328,7 +346,7 @@ impl millstream_engine::Checkpoints for Saver {
         let goes_on = state.end.is_none();
         let held = mem::take(&mut state.held);
         drop(state);
-        self.send(Work::Cut(cut, held))?;
+        self.send(Work::Cut(Box::new(cut), held))?;
         Ok(goes_on)
     }
 

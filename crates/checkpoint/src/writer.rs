@@ -1,9 +1,9 @@
 //! Writing a cut into the store: files of state, the manifest, then the commit of the outputs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_contract::sink::{Prepared, Sink};
@@ -13,13 +13,14 @@ use millstream_contract::{Error, Result};
 use millstream_engine::observe::CheckpointStatus;
 use millstream_engine::{CutTaken, StageIdentity, add_prepared};
 use millstream_operators::operator::saved::SetAside;
+use millstream_operators::windowing::SliceId;
 use millstream_state::Leaders;
 use millstream_store::{Checkpoints, FORMAT, Manifest, Output, Stage, StateFile};
 use serde::{Deserialize, Serialize};
 
 use crate::failing::{Failing, SaveError, Saved, io};
 use crate::file::{StageTarget, save_waiting};
-use crate::written::Written;
+use crate::written::{Written, WrittenFile};
 
 /// How often publishing is tried again at the end of a job.
 const RETRY: Duration = Duration::from_secs(1);
@@ -55,8 +56,18 @@ pub(crate) struct Writer {
     /// For reports, which do not wait for the store: the status, and since when a cut is being
     /// taken.
     report: Mutex<(CheckpointStatus, Option<Instant>)>,
+    /// The wait of a job that has ended, and a bell for its end.
+    ending: (Mutex<Ending>, Condvar),
     /// Is told of checkpoints that fail, and of the first that succeeds again.
     notice: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The wait of a job that has ended, for a store that is away.
+#[derive(Default)]
+struct Ending {
+    waits: bool,
+    /// Somebody wants the job to end without it.
+    is_given_up: bool,
 }
 
 struct Progress {
@@ -70,8 +81,8 @@ struct Progress {
 /// Durable part of a cut, of a process that is not the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Part {
-    /// Files of state, by stage, or why they could not be written.
-    files: std::result::Result<Vec<Vec<StateFile>>, String>,
+    /// Files of state, or why they could not be written.
+    files: std::result::Result<Vec<WrittenFile>, String>,
     /// By output.
     pub(crate) prepared: Vec<Prepared>,
 }
@@ -88,8 +99,8 @@ impl Writer {
         let waiting = vec![Vec::new(); fixed.outputs.len()];
         let progress =
             Mutex::new(Progress { waiting, failing: Failing::default(), kept: VecDeque::new() });
-        let (written, report) = Default::default();
-        Writer { fixed, progress, written, report, notice }
+        let (written, report, ending) = Default::default();
+        Writer { fixed, progress, written, report, ending, notice }
     }
 
     /// Looks at, or changes, what is reported.
@@ -119,8 +130,7 @@ impl Writer {
         for Part { files, prepared } in parts.into_iter().flatten() {
             add_prepared(&mut cut.prepared, vec![prepared]);
             state = state.and_then(|mut all| {
-                let files = files.map_err(unavailable)?;
-                all.iter_mut().zip(files).for_each(|(all, mut more)| all.append(&mut more));
+                all.append(&mut files.map_err(unavailable)?);
                 Ok(all)
             });
         }
@@ -138,7 +148,15 @@ impl Writer {
                 self.published(&mut progress, number)
             }
             Err(SaveError::Store(error)) if error.may_pass() => {
-                self.missed(&mut progress, number, &error)
+                let was_failing = progress.failing.is_failing();
+                self.missed(&mut progress, number, &error)?;
+                if !was_failing {
+                    (self.notice)(&format!(
+                        "checkpoint {number} cannot be written, and the job goes on without it: \
+                         {error}"
+                    ));
+                }
+                Ok(())
             }
             Err(SaveError::Store(error)) => Err(io(&error)),
             Err(SaveError::Job(error)) => Err(error),
@@ -199,8 +217,8 @@ impl Writer {
         self.fixed.sinks.iter().zip(prepared).try_for_each(|(sink, prepared)| sink.seal(prepared))
     }
 
-    /// Writes the state of a cut; the files of each stage.
-    fn write_state(&self, number: u64, mut held: Vec<Held>) -> Saved<Vec<Vec<StateFile>>> {
+    /// Writes the state of a cut.
+    fn write_state(&self, number: u64, mut held: Vec<Held>) -> Saved<Vec<WrittenFile>> {
         // Tables may wait for copies, and windows for the state.
         held.iter_mut().for_each(|held| held.state.copy_shared());
         let (mut all, mut durable) = (Vec::new(), number);
@@ -210,25 +228,30 @@ impl Writer {
             all.extend(self.written.unchanged((stage, leader), &unchanged)?);
             all.extend(self.target(number, stage, leader).save(&mut *state)?);
         }
-        let mut files: Vec<Vec<StateFile>> = vec![Vec::new(); self.fixed.stages.len()];
-        all.iter().for_each(|written| files[written.stage].push(written.file.clone()));
-        self.written.note(number, all, durable);
-        Ok(files)
+        self.written.note(number, all.clone(), durable);
+        Ok(all)
     }
 
     /// Writes what is left of a cut, and its manifest.
-    fn publish(&self, progress: &Progress, cut: CutTaken, files: Vec<Vec<StateFile>>) -> Saved<()> {
+    fn publish(&self, progress: &Progress, cut: CutTaken, written: Vec<WrittenFile>) -> Saved<()> {
         let mut stages = Vec::new();
-        let rows = self.fixed.stages.iter().zip(files).zip(cut.frontiers).zip(cut.layouts);
-        for (((stage, mut files), frontier_us), layout) in rows {
+        let windows = cut.frontiers.into_iter().zip(cut.windowings).zip(cut.layouts);
+        let rows = self.fixed.stages.iter().enumerate().zip(windows);
+        for ((number, stage), ((frontier_us, windowing), layout)) in rows {
+            let of_stage = || written.iter().filter(|of| of.stage == number);
+            let mut files: Vec<StateFile> = of_stage().map(|of| of.file.clone()).collect();
             files.sort();
+            let slices: BTreeSet<i64> = of_stage().flat_map(|of| of.rows.keys().copied()).collect();
+            let slices = slices.into_iter().map(|slice| SliceId::from_word(slice as u64));
+            let windows = windowing.and_then(|windowing| windowing.open(slices, frontier_us));
             let identity = serde_json::to_value(&stage.identity)
                 .map_err(|error| Error::Internal(format!("a stage's identity: {error}")))?;
             let (names, tables) = (stage.names.clone(), stage.tables.clone());
-            stages.push(Stage { names, identity, tables, layout, frontier_us, files });
+            stages.push(Stage { names, identity, tables, layout, frontier_us, windows, files });
         }
         let mut manifest = self.manifest(cut.number, false, &progress.waiting);
         (manifest.sources, manifest.stages) = (cut.marks, stages);
+        manifest.lookups = cut.lookups;
         manifest.counters = serde_json::to_value(cut.totals)
             .map_err(|error| Error::Internal(format!("counts of a job: {error}")))?;
         let place = (cut.number, self.fixed.attempt.as_str());
@@ -271,6 +294,7 @@ impl Writer {
             sources: JobMarks::default(),
             stages: Vec::new(),
             outputs: named.zip(waiting).map(output).collect(),
+            lookups: BTreeMap::new(),
             counters: serde_json::Value::Null,
         }
     }
@@ -307,6 +331,24 @@ impl Writer {
         Ok(())
     }
 
+    /// A job that has ended does not wait for its store any more. Whether it does.
+    pub(crate) fn give_up(&self) -> bool {
+        let (ending, bell) = &self.ending;
+        let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.is_given_up = true;
+        bell.notify_all();
+        ending.waits
+    }
+
+    /// Waits so long, or until nobody is to wait any more, which is returned.
+    fn is_given_up_within(&self, time: Duration) -> bool {
+        let (ending, bell) = &self.ending;
+        let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.waits = true;
+        let waited = bell.wait_timeout_while(ending, time, |ending| !ending.is_given_up);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_given_up
+    }
+
     /// The checkpoint could not be written: the job goes on, unless that has lasted too long.
     fn missed(
         &self,
@@ -314,7 +356,6 @@ impl Writer {
         number: u64,
         error: &millstream_store::Error,
     ) -> Result<()> {
-        let was_failing = progress.failing.is_failing();
         if !progress.failing.missed(self.fixed.tolerance) {
             return Err(io(error));
         }
@@ -323,11 +364,6 @@ impl Writer {
             status.error = Some(error.to_string());
         });
         tracing::warn!(checkpoint = number, %error, "a checkpoint cannot be written");
-        if !was_failing {
-            (self.notice)(&format!(
-                "checkpoint {number} cannot be written, and the job goes on without it: {error}"
-            ));
-        }
         Ok(())
     }
 
@@ -347,13 +383,25 @@ impl Writer {
         progress.waiting.iter_mut().zip(prepared).for_each(|(waiting, of)| waiting.push(of));
         let mut manifest = self.manifest(number, true, &progress.waiting);
         manifest.sources = marks.clone();
-        let since = Instant::now();
+        let (since, mut told) = (Instant::now(), false);
         loop {
             match self.fixed.store.publish(&manifest) {
                 Ok(()) => break,
                 Err(error) if error.may_pass() && since.elapsed() < self.fixed.tolerance => {
                     self.missed(&mut progress, number, &error)?;
-                    std::thread::sleep(RETRY);
+                    if !std::mem::replace(&mut told, true) {
+                        let patience = self.fixed.tolerance;
+                        (self.notice)(&format!(
+                            "the job has ended, and its last checkpoint cannot be written; it is \
+                             tried again for {patience:?}, or until Ctrl-C: {error}"
+                        ));
+                    }
+                    if self.is_given_up_within(RETRY) {
+                        (self.notice)(&format!(
+                            "checkpoint {number} is not written, and no row is lost: {error}"
+                        ));
+                        return Err(Error::Interrupted);
+                    }
                 }
                 Err(error) => return Err(io(&error)),
             }

@@ -11,9 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use millstream_contract::{Error, Result};
 use millstream_operators::operator::saved::Unchanged;
 use millstream_store::StateFile;
+use serde::{Deserialize, Serialize};
 
 /// A file with the state of a stage in a worker, as a checkpoint names it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WrittenFile {
     pub(crate) stage: usize,
     pub(crate) leader: usize,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use millstream::Error;
-use millstream::program::saved::{CheckpointDirectory, Manifest};
+use millstream::program::saved::{CheckpointDirectory, Manifest, OpenWindows};
 use millstream::program::{bytes, counted, grouped, harmless};
 
 use crate::arguments::{CheckpointCommand, Output};
@@ -175,6 +175,7 @@ fn shown(manifest: &Manifest) -> String {
             counted(stage.files.len() as u64, "file"),
             time(stage.frontier_us)
         );
+        text.extend(stage.windows.iter().map(open_windows));
         for file in &stage.files {
             let _ = writeln!(text, "  {}", file.name);
         }
@@ -189,6 +190,20 @@ fn shown(manifest: &Manifest) -> String {
         );
     }
     text
+}
+
+/// A line on the open windows of a stage.
+fn open_windows(open: &OpenWindows) -> String {
+    let bounds = |[start, end]: [i64; 2]| format!("{} to {}", time(start), time(end));
+    let (first, last) = (open.first_us, open.last_us);
+    match open.count {
+        None => format!("  open windows from {}\n", bounds([first[0], last[1]])),
+        Some(1) => format!("  1 open window: {}\n", bounds(first)),
+        Some(count) => {
+            let count = counted(count, "open window");
+            format!("  {count}: the first {}, the last {}\n", bounds(first), bounds(last))
+        }
+    }
 }
 
 fn verify(dir: &Path, number: Option<u64>) -> Result<(), Failure> {

@@ -111,23 +111,24 @@ impl Draining {
     }
 
     /// Stops the job, behind a last checkpoint of the query that runs, if it has checkpoints.
-    /// Whether it has.
-    fn stop(&self, interrupt: &Interrupt) -> bool {
+    /// Whether it has, and whether the query has ended and waits no longer for its store.
+    fn stop(&self, interrupt: &Interrupt) -> (bool, bool) {
         // A stop may wait for the end of the query, which wants the lock.
-        let query = self.query().clone();
-        match &query {
-            Some(stopping) => stopping.stop(),
-            None => interrupt.stop(),
-        }
-        query.is_some_and(|stopping| stopping.saves())
+        let Some(stopping) = self.query().clone() else {
+            interrupt.stop();
+            return (false, false);
+        };
+        let gives_up = stopping.give_up();
+        stopping.stop();
+        (stopping.saves(), gives_up)
     }
 }
 
 /// Lets a job end. `drain`: well, as if its input had ended.
 fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> StopAnswer {
     if !drain {
-        draining.stop(interrupt);
-        if interrupt.is_late() {
+        let (_, gives_up) = draining.stop(interrupt);
+        if !gives_up && interrupt.is_late() {
             note(&COMMITTING);
         }
         return StopAnswer::Yes;

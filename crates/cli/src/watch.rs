@@ -103,6 +103,7 @@ enum Doing {
     /// A result gets its names, which must not be left half done.
     Commit {
         interrupted: bool,
+        stopping: Stopping,
     },
 }
 
@@ -178,23 +179,23 @@ impl Alone {
         targets: &[String],
     ) -> (Result<(), Error>, bool) {
         self.board.commits();
-        let result = self.may_commit(result);
+        let result = self.may_commit(result, stopping);
         let result = result.and_then(|()| stopping.end()).and_then(|ended| match ended {
             true => mark_all(sinks),
             false => publish_all(sinks, targets),
         });
         let doing = std::mem::take(&mut *lock(&self.doing));
-        (result, matches!(doing, Doing::Commit { interrupted: true }))
+        (result, matches!(doing, Doing::Commit { interrupted: true, .. }))
     }
 
     /// A query may have been over before it noticed that it is to stop.
-    fn may_commit(&self, result: Result<(), Error>) -> Result<(), Error> {
+    fn may_commit(&self, result: Result<(), Error>, stopping: &Stopping) -> Result<(), Error> {
         result?;
         let mut doing = lock(&self.doing);
         if matches!(*doing, Doing::Stopping) {
             return Err(Error::Interrupted);
         }
-        *doing = Doing::Commit { interrupted: false };
+        *doing = Doing::Commit { interrupted: false, stopping: stopping.clone() };
         Ok(())
     }
 
@@ -219,9 +220,11 @@ impl Alone {
                 *doing = Doing::Stopping;
                 self.force_later(patience);
             }
-            (Signal::First, Doing::Commit { interrupted }) => {
+            (Signal::First, Doing::Commit { interrupted, stopping }) => {
                 *interrupted = true;
-                note(&COMMITTING);
+                if !stopping.give_up() {
+                    note(&COMMITTING);
+                }
             }
             (Signal::Second, Doing::Commit { .. }) => {
                 note(&COMMIT_CUT);
@@ -256,10 +259,11 @@ impl Alone {
 
 /// Ctrl-C (and SIGTERM) stops the job in all processes cleanly, after a result that is just being
 /// committed; a second one at once. A job that cannot stop is ended after a short time.
-/// `stop` says whether a last checkpoint is taken before.
+/// `stop` says whether a last checkpoint is taken before, and whether the job has ended and its
+/// wait for the store was given up.
 pub(crate) fn stop_on_signals(
     interrupt: Interrupt,
-    stop: impl Fn() -> bool + Send + 'static,
+    stop: impl Fn() -> (bool, bool) + Send + 'static,
 ) -> Result<(), String> {
     let mut signals = Signals::default();
     let handler = move || {
@@ -274,8 +278,9 @@ pub(crate) fn stop_on_signals(
                 exit(130);
             }
         }
-        let patience = if stop() { SAVE_TIMEOUT } else { STOP_TIMEOUT };
-        if interrupt.is_late() {
+        let (saves, gives_up) = stop();
+        let patience = if saves { SAVE_TIMEOUT } else { STOP_TIMEOUT };
+        if !gives_up && interrupt.is_late() {
             note(&COMMITTING);
         }
         let forced = interrupt.clone();

@@ -300,6 +300,36 @@ fn what_is_overwritten_stays_until_the_end() {
     }
 }
 
+/// A reader moves complete files away into one directory, whatever run has written them.
+#[test]
+fn names_of_earlier_runs_do_not_come_again() {
+    for results in all("moved", false) {
+        let (mut seen, mut checkpoint) = (std::collections::BTreeSet::new(), None);
+        for run in 0..3 {
+            let sink = results.made(run > 0);
+            if let Some(checkpoint) = &checkpoint {
+                sink.commit(checkpoint).unwrap();
+            }
+            sink.follow(2 * run);
+            results.open(&*sink).unwrap();
+            for interval in [2 * run + 1, 2 * run + 2] {
+                sink.write(0, &batch(&[1, 2, 3, 4]), true).unwrap();
+                let prepared = ended(&*sink, interval).unwrap();
+                sink.commit(&prepared).unwrap();
+                checkpoint = Some(prepared);
+                for name in results.names() {
+                    let last = name.rsplit('/').next().unwrap();
+                    if last.starts_with("part-") {
+                        fs::remove_file(&name).unwrap();
+                        assert!(seen.insert(name.clone()), "{name} comes again");
+                    }
+                }
+            }
+        }
+        assert!(seen.len() >= 6, "{seen:?}");
+    }
+}
+
 /// A job that was taken for dead and still runs keeps the directory.
 #[test]
 fn a_second_job_ends_with_an_error_while_the_first_runs() {

@@ -35,7 +35,7 @@ pub use packed::{Layout, PACK_US};
 pub use pairs::{PairSide, Pairs};
 pub use ranked::{Best, Directions, Ranking, Share};
 pub use source::{Derived, EventTime, Source, Watermark};
-pub use window::{Cumulate, Hop, Interval, Session, Tumble, Window};
+pub use window::{Cumulate, Hop, Interval, OpenWindows, Session, Tumble, Window};
 
 /// A continuous query in executable form.
 #[derive(Debug, Clone)]

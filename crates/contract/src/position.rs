@@ -52,6 +52,20 @@ pub struct SourceMarks {
 /// later have numbers, in the order of the plan: `t`, `t.2`.
 pub type JobMarks = BTreeMap<String, SourceMarks>;
 
+/// A file of a side table, as a job has read the file. A file with another length or another time
+/// counts as changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SideFile {
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// When it was last written: seconds since the epoch, and nanoseconds.
+    pub modified: (i64, i64),
+}
+
+/// The files of a side table, by the names of splits.
+pub type SideFiles = BTreeMap<String, SideFile>;
+
 impl SourceMarks {
     /// The positions of the splits.
     pub fn positions(&self) -> Positions {

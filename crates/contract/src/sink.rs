@@ -104,6 +104,10 @@ pub trait Sink: Send + Sync + Debug {
     fn expect(&self, manner: Manner) -> bool {
         !manner.overwrites
     }
+    /// Called at most once, before the sink is opened: all intervals up to this number are those of
+    /// earlier jobs. A name that this job gives should be none of theirs, though a reader may have
+    /// moved their rows away.
+    fn follow(&self, _interval: u64) {}
     /// Called once, before the first row.
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;
     /// The order this sink needs.

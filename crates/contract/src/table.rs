@@ -19,7 +19,9 @@ use crate::declaration::{Declaration, DeclaredTime};
 use crate::decoding::value_bytes;
 use crate::error::{Error, Result};
 use crate::expr::Evaluate;
-pub use crate::position::{JobMarks, Position, Positions, ShownName, SourceMarks, SplitMark};
+pub use crate::position::{
+    JobMarks, Position, Positions, ShownName, SideFile, SideFiles, SourceMarks, SplitMark,
+};
 use crate::pruning::Pruning;
 
 /// A named collection of splits with one schema.

@@ -256,6 +256,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.expect(manner)
     }
 
+    fn follow(&self, interval: u64) {
+        self.inner.follow(interval);
+    }
+
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
         self.inner.open(schema, writers).map_err(|error| self.words.error(error))
     }

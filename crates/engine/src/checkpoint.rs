@@ -1,5 +1,6 @@
 //! The contract of a job with the store of its cuts.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -10,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::plan::Layout;
 use crate::sink::Prepared;
-use crate::table::JobMarks;
+use crate::table::{JobMarks, SideFiles};
 use crate::totals::Totals;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
+use millstream_operators::windowing::Windowing;
 
 /// Takes a process's part of a cut when it is durable, or the error that ends the job.
 pub type PartWritten = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
@@ -24,6 +26,11 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// Gives a new operator the state that an earlier job has saved: that of `stage`, of the keys
     /// that `leader` leads among all. Called once for each worker and stage of a job that resumes.
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()>;
+    /// All leaders, of all processes, have the state that an earlier job has saved, and go on. Called
+    /// once, in the first process. Returns news for the user.
+    fn restored(&self) -> Option<String> {
+        None
+    }
     /// The number of the last cut that is durable, if later ones may refer to its state: they leave
     /// out slices that have not changed since ([`SetAside::unchanged`]). 0: they have everything.
     /// Called in the first process when a cut begins; the cut has the number in all processes.
@@ -88,6 +95,8 @@ pub struct Resume {
     pub layouts: Vec<Layout>,
     /// By output: the remaining rows. Empty for a job that begins.
     pub outputs: Vec<OutputMark>,
+    /// The files of side tables, by the names of tables, as the earlier job has read them.
+    pub lookups: BTreeMap<String, SideFiles>,
     /// Counts of the job so far.
     pub totals: Totals,
 }
@@ -103,6 +112,8 @@ pub struct CutTaken {
     pub marks: JobMarks,
     /// By stage with state: the windows that fire up to this watermark (microseconds) have fired.
     pub frontiers: Vec<i64>,
+    /// By stage with state: how slices are told as windows to people, if they are.
+    pub windowings: Vec<Option<Windowing>>,
     /// By stage with state: its packing.
     pub layouts: Vec<Layout>,
     /// By output: the remaining rows.
@@ -111,6 +122,8 @@ pub struct CutTaken {
     pub prepared: Vec<Prepared>,
     /// How many other processes have a part of the cut.
     pub others: usize,
+    /// The files of side tables, by the names of tables, as this process has read them.
+    pub lookups: BTreeMap<String, SideFiles>,
     /// Counts of the job since its first start.
     pub totals: Totals,
 }

@@ -4,6 +4,7 @@
 //! of a source or of a stage that fires goes through them to all stages with state, and to all
 //! outputs, that take it. Stages with state have numbers of their own, in the plan's order.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -12,6 +13,7 @@ use millstream_state::Load;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::plan::{Input, Node, Operator, Output, Plan, Project};
+use crate::table::SideFiles;
 use millstream_operators::operator::expansion::Expansion;
 use millstream_operators::operator::late::LateRecords;
 use millstream_operators::operator::lookup::Lookup;
@@ -39,6 +41,14 @@ pub(crate) struct Edges {
     pub(crate) inputs: Vec<Vec<Root>>,
     /// All lookups.
     pub(crate) lookups: Vec<Arc<Lookup>>,
+}
+
+impl Edges {
+    /// The files of side tables as they were read last, by the names of tables.
+    pub(crate) fn side_files(&self) -> BTreeMap<String, SideFiles> {
+        let named = self.lookups.iter().map(|lookup| (lookup.name().to_string(), lookup.files()));
+        named.filter(|(_, files)| !files.is_empty()).collect()
+    }
 }
 
 /// Readers of the rows of a source, or of a stage's fired rows.

@@ -259,7 +259,7 @@ impl Job {
         let holders = compiled.holders.clone();
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
-        let mut remarks = load_lookups(&compiled, &settings, started_us, &budget)?;
+        let mut remarks = load_lookups(&compiled, &settings, started_us, &budget, &from.lookups)?;
         let saved = checkpoints.is_some();
         let origins = origins(plan, &compiled, &settings, place, started_us, from, saved)?;
         remarks.extend(remarks_of(&origins));

@@ -46,6 +46,9 @@ pub trait Store: Send + Sync + Debug {
         writer.write(bytes)?;
         writer.finish()
     }
+    /// Makes an object durable that was found: its writer may have been killed before it was. The
+    /// store needs no room for that.
+    fn settle(&self, name: &str) -> Result<()>;
     /// The bytes of an object, or those of a range, which the object must have.
     fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Vec<u8>>;
     /// All objects whose names begin with `prefix`, by name. An object that is written or deleted

@@ -33,6 +33,7 @@
 //!     sources: Default::default(),
 //!     stages: vec![],
 //!     outputs: vec![],
+//!     lookups: Default::default(),
 //!     counters: Default::default(),
 //! };
 //! checkpoints.publish(&manifest)?;

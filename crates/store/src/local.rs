@@ -64,6 +64,15 @@ impl Store for LocalStore {
         Ok(Box::new(Writer::new(&self.0, name)?))
     }
 
+    /// An object gets its name when its bytes are durable, so what may be missing are names.
+    fn settle(&self, name: &str) -> Result<()> {
+        names::check(name)?;
+        let path = self.0.root.join(name);
+        let folder = folder_of(&path);
+        let synced = self.0.make(folder).and_then(|()| self.0.disk.sync_dir(folder));
+        synced.map_err(|error| self.0.failed(&path, &error))
+    }
+
     fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         names::check(name)?;
         let path = self.0.root.join(name);

@@ -252,6 +252,12 @@ fn an_adopted_checkpoint_outlasts_the_power() {
         disk.restart(Survival::Synced);
         assert_eq!(numbers(&checkpoints(&disk)), [1], "it was not durable");
     }
+    // Also on a full disk.
+    disk.on_step(|step| match step.kind {
+        StepKind::Create | StepKind::Write | StepKind::Link => Fault::Error(libc::ENOSPC),
+        _ => Fault::None,
+    });
+    assert!(matches!(publish(&all, 3, "b", &[]), Err(Error::Full { .. })));
     assert_eq!(all.adopt(2).unwrap().checkpoint, 2);
     disk.restart(Survival::Synced);
     assert_eq!(numbers(&checkpoints(&disk)), [1, 2]);

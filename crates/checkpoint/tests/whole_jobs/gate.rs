@@ -101,6 +101,9 @@ impl Store for Gated {
     fn create(&self, name: &str) -> Result<Box<dyn ObjectWriter>> {
         self.call(|store| store.create(name))
     }
+    fn settle(&self, name: &str) -> Result<()> {
+        self.call(|store| store.settle(name))
+    }
     fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         self.call(|store| store.get(name, range))
     }

@@ -144,6 +144,7 @@ impl Sums {
             (&self.tally.written, &one.written),
             (&self.tally.missed, &one.missed),
             (&self.tally.resumed, &one.resumed),
+            (&self.tally.told, &one.told),
             (&self.tally.ended, &one.ended),
             (&self.tally.merges, &one.merges),
         ];
@@ -235,6 +236,7 @@ fn simulated_jobs_outlive_their_programs_and_disks() {
             ("checkpoints", count(&sums.tally.written)),
             ("missed checkpoints", count(&sums.tally.missed)),
             ("programs that went on", count(&sums.tally.resumed)),
+            ("programs that said so", count(&sums.tally.told)),
             ("jobs that had ended", count(&sums.tally.ended)),
             ("merges", count(&sums.tally.merges)),
             ("crashes", count(&sums.crashed)),

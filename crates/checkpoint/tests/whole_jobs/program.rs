@@ -46,6 +46,8 @@ pub(crate) struct Tally {
     pub(crate) written: AtomicU64,
     pub(crate) missed: AtomicU64,
     pub(crate) resumed: AtomicU64,
+    /// Programs that said that they went on.
+    pub(crate) told: AtomicU64,
     /// Programs that the job's end was told when they began.
     pub(crate) ended: AtomicU64,
     pub(crate) merges: AtomicU64,
@@ -102,6 +104,9 @@ impl Handing {
 impl millstream_engine::Checkpoints for Handing {
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
         self.saver.restore(leader, stage, operator)
+    }
+    fn restored(&self) -> Option<String> {
+        self.saver.restored()
     }
     fn durable(&self) -> u64 {
         self.saver.durable()
@@ -204,9 +209,8 @@ impl World {
             return Ok(());
         };
         self.tally.resumed.fetch_add(u64::from(!resume.marks.is_empty()), Relaxed);
-        // Nothing starts empty.
         let told = remarks.iter().filter(|remark| !remark.contains("is not the last"));
-        assert_eq!(told.count(), usize::from(!resume.marks.is_empty()), "{remarks:?}");
+        assert_eq!(told.count(), 0, "something starts empty: {remarks:?}");
         let (handed, gate_of) = (AtomicBool::new(false), gate.clone());
         let handing = Arc::new(Handing { saver: saver.clone(), handed, gate: gate_of });
         let control = Arc::new(Control {
@@ -231,6 +235,10 @@ impl World {
         gate.open();
         saver.wait();
         ends.store(true, Relaxed);
+        let told =
+            stopper.notices().iter().filter(|line| line.starts_with("resumed from ")).count();
+        assert!(told <= usize::from(!resume.marks.is_empty()), "{told} times");
+        self.tally.told.fetch_add(told as u64, Relaxed);
         let result = result.and_then(|()| saver.end(stopper.marks()?, Vec::new()));
         let status = millstream_engine::Checkpoints::status(&*saver).unwrap();
         self.tally.written.fetch_add(status.written, Relaxed);

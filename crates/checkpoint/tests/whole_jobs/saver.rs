@@ -77,7 +77,7 @@ fn saver(path: &Path, plan: &Plan, is_first: bool) -> Arc<Saver> {
         started_us: 0,
     };
     if !is_first {
-        return join(&options, &job, (None, "a run".into())).unwrap().saver;
+        return join(&options, &job, (None, 1, "a run".into())).unwrap().saver;
     }
     let Opening::Runs(opened) = open(&options, &job, |_| {}).unwrap() else {
         panic!("it has ended")

@@ -142,7 +142,7 @@ fn the_power_fails_soon_after_a_kill() {
         let (plan, first) = passed(None, &mut Random::new(5));
         let _ = world(&first, &plan, Start::Latest).run(0, 1, crash(at), true);
         first.restart(Survival::Killed);
-        for again in [6, 8, 10, 12, 14, 18, 25] {
+        for again in [4, 5, 6, 7, 8, 10, 12, 14, 18, 25] {
             let disk = first.copy();
             let world = world(&disk, &plan, Start::Latest);
             let _ = world.run(1, 2, crash(again), true);

@@ -104,6 +104,7 @@ impl Job {
         let taken = CutTaken {
             number: self.cuts,
             frontiers: vec![BEGINNING],
+            windowings: vec![Some(self.program.windowing())],
             layouts: vec![Layout::new()],
             outputs: vec![OutputMark::default()],
             prepared: vec![Prepared::default()],
@@ -206,6 +207,10 @@ fn a_checkpoint_has_slices_that_have_changed_and_refers_to_the_others() {
     job.take(c);
     job.cut(&[]);
     assert_eq!(job.files(), [(1, 2 * KEYS, job.slices(&[a, b])), (2, KEYS, None)]);
+    // Windows of two seconds, from those that end at 0.5 s to those that begin at 1 s.
+    let open = job.manifest().stages[0].windows.clone().unwrap();
+    let bounds = (open.first_us, open.last_us);
+    assert_eq!((open.count, bounds), (Some(6), ([-1_500_000, 500_000], [1_000_000, 3_000_000])));
     assert!(job.manifest().new_bytes() < job.manifest().bytes());
     job.cut(&[]);
     let third = [(1, 2 * KEYS, job.slices(&[a, b])), (2, KEYS, job.slices(&[c]))];

@@ -76,11 +76,12 @@ pub(super) fn final_name(unfinished: &str) -> String {
 }
 
 /// The numbers of process, worker and file in a name; the first file of a worker may have none.
+/// Before the number of a file may be that of an interval.
 pub(super) fn numbers(name: &str) -> Option<(usize, usize, u64)> {
     let mut parts = name.strip_prefix(PART)?.split('-');
     let (process, worker) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let number = parts.next().map_or(Some(0), |number| number.parse().ok())?;
-    parts.next().is_none().then_some((process, worker, number))
+    let rest = parts.map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    (rest.len() <= 2).then(|| (process, worker, rest.last().copied().unwrap_or(0)))
 }
 
 /// Where files are written. Names are within the folder.

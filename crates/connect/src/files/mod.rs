@@ -8,7 +8,9 @@
 //!
 //! **Names.** A worker's file is `part-<process>-<worker>`. A worker of a table with rolled files
 //! or partitions writes several: `part-<process>-<worker>-<number>`, each created with its first
-//! row. An incomplete file is called `.part-….inprogress`.
+//! row. In a job of many intervals the number of the interval before stands before that number: no
+//! later run of the job gives the name again, also if a reader has moved the file away. An
+//! incomplete file is called `.part-….inprogress`.
 //!
 //! **Visibility.** A complete file is sealed (written to its end, and synced), and then gets its
 //! final name. Without a rolling policy, files are renamed when all processes have sealed all files
@@ -130,6 +132,8 @@ struct OwnFiles {
     committed: BTreeSet<PathBuf>,
     /// Committed files that somebody has moved away or deleted.
     gone: Vec<PathBuf>,
+    /// The last interval of earlier jobs.
+    after: u64,
     /// Where rows replace what is there: unfinished names of all sealed files, within the
     /// directory, and whether the last row has come, so that the files can be shown.
     held: BTreeSet<String>,
@@ -230,6 +234,10 @@ impl Sink for FileSink {
         may && self.manner.set(manner).is_ok()
     }
 
+    fn follow(&self, interval: u64) {
+        self.own().after = interval;
+    }
+
     fn commits(&self) -> bool {
         true
     }
@@ -250,9 +258,10 @@ impl Sink for FileSink {
         if self.manner().resumes && (writers.process == 0 || !self.manner().overwrites) {
             folder.sweep(&mut found, writers.process)?;
         }
+        let after = self.own().after;
         let new = |worker| {
-            let next = found.next(writers.process, worker);
-            let mut new = Worker::new(common.clone(), writers.process, worker, next);
+            let numbers = (found.next(writers.process, worker), after);
+            let mut new = Worker::new(common.clone(), (writers.process, worker), numbers);
             if common.is_plain() {
                 new.open_only()?;
             }
@@ -338,7 +347,7 @@ impl Sink for FileSink {
     fn prepare(&self, interval: u64) -> Result<Prepared> {
         let mut sealed: Vec<Sealed> = Vec::new();
         for worker in self.workers() {
-            sealed.extend(locked(worker).end_interval()?);
+            sealed.extend(locked(worker).end_interval(interval)?);
         }
         let Manner { intervals, overwrites, .. } = self.manner();
         let mut own = self.own();

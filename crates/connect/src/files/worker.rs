@@ -48,8 +48,9 @@ pub(super) struct Worker {
     common: Arc<Common>,
     /// `part-<process>-<worker>`.
     name: String,
-    /// The number of the next file.
+    /// The number of the next file, and of the last interval that has ended, of any job.
     next: u64,
+    after: u64,
     /// By partition.
     open: HashMap<String, OpenFile>,
     /// Counts uses, to know the least recent one.
@@ -76,12 +77,18 @@ pub(super) struct OpenFile {
 }
 
 impl Worker {
-    /// Its first file is opened with its first row, and has the number `next`.
-    pub(super) fn new(common: Arc<Common>, process: usize, worker: usize, next: u64) -> Worker {
+    /// Its first file is opened with its first row, and has the number `next`. The first interval
+    /// follows the interval `after`.
+    pub(super) fn new(
+        common: Arc<Common>,
+        (process, worker): (usize, usize),
+        (next, after): (u64, u64),
+    ) -> Worker {
         Worker {
             common,
             name: format!("{PART}{process}-{worker}"),
             next,
+            after,
             open: HashMap::new(),
             uses: 0,
             sealed: Vec::new(),
@@ -158,9 +165,10 @@ impl Worker {
     }
 
     fn begin(&mut self, partition: &str) -> Result<OpenFile> {
-        let name = match (self.common.is_plain(), self.next) {
-            (true, 0) => self.name.clone(),
-            (_, number) => format!("{}-{number}", self.name),
+        let name = match self.next {
+            0 if self.common.is_plain() => self.name.clone(),
+            number if self.common.intervals => format!("{}-{}-{number}", self.name, self.after),
+            number => format!("{}-{number}", self.name),
         };
         self.next += 1;
         let names = names(partition, &name);
@@ -235,7 +243,7 @@ impl Worker {
 
     /// Ends an interval: its files that are not committed, which from now on the caller commits.
     /// Where there are further intervals the open files are still to be completed.
-    pub(super) fn end_interval(&mut self) -> Result<Vec<Sealed>> {
+    pub(super) fn end_interval(&mut self, interval: u64) -> Result<Vec<Sealed>> {
         if !self.common.intervals {
             self.seal_all()?;
         }
@@ -247,6 +255,7 @@ impl Worker {
         let mut sealed = std::mem::take(&mut self.sealed);
         sealed.extend(open.iter().map(|(_, part)| part.names.clone()));
         self.ended.extend(open.into_iter().map(|(_, part)| part));
+        self.after = interval;
         Ok(sealed)
     }
 

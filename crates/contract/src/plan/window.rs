@@ -1,5 +1,7 @@
 //! How event time is divided into windows.
 
+use serde::{Deserialize, Serialize};
+
 /// How event time is divided into windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Window {
@@ -156,4 +158,17 @@ impl Interval {
     pub fn delay_us(&self) -> i64 {
         self.after_us.max(0)
     }
+}
+
+/// Windows that have rows and have not fired, for people. Bounds are the window's start and end,
+/// microseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenWindows {
+    /// How many they are; `None`: that is not known, as several windows share a slice.
+    pub count: Option<u64>,
+    /// The bounds of the first.
+    pub first_us: [i64; 2],
+    /// The bounds of the last.
+    pub last_us: [i64; 2],
 }

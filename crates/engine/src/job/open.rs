@@ -15,7 +15,7 @@ use crate::pruning::Pruning;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::{OpenOptions, Positions, ShownName, SourceMarks, Table};
+use crate::table::{OpenOptions, Positions, ShownName, SideFiles, SourceMarks, Table};
 use millstream_operators::budget::Budget;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::prepare::Preparer;
@@ -91,18 +91,43 @@ fn new_source(later: &[usize], frontiers: &[i64]) -> Option<SourceMarks> {
     Some(SourceMarks { low_us, splits: BTreeMap::new() })
 }
 
-/// Reads the side tables of all lookups. Returns remarks for the user.
+/// Reads the side tables of all lookups. Returns remarks for the user, also on changes of files
+/// since an earlier job has read them (`before`).
 pub(super) fn load_lookups(
     compiled: &Compiled,
     settings: &Settings,
     start_time_us: i64,
     budget: &Arc<Budget>,
+    before: &BTreeMap<String, SideFiles>,
 ) -> Result<Vec<String>> {
     let mut remarks = Vec::new();
     for lookup in &compiled.edges.lookups {
         remarks.extend(lookup.load(settings, start_time_us, budget)?);
     }
+    let now = compiled.edges.side_files();
+    let of_both = before.iter().filter_map(|(name, files)| changed(name, files, now.get(name)?));
+    remarks.extend(of_both);
     Ok(remarks)
+}
+
+/// A remark names so many changed files.
+const CHANGED_MAX: usize = 3;
+
+/// Remark on a side table whose files have changed.
+fn changed(name: &str, before: &SideFiles, now: &SideFiles) -> Option<String> {
+    let is_gone = |file: &&String| !now.contains_key(*file);
+    let gone = before.keys().filter(is_gone).map(|file| format!("{file} is gone"));
+    let come = now.iter().filter_map(|(file, is)| match before.get(file) {
+        None => Some(format!("{file} is new")),
+        Some(was) => (was != is).then(|| format!("{file} was written")),
+    });
+    let mut changes: Vec<String> = come.chain(gone).collect();
+    let more = changes.len().saturating_sub(CHANGED_MAX);
+    changes.truncate(CHANGED_MAX);
+    changes.extend((more > 0).then(|| format!("and {more} more")));
+    let changes = changes.join(", ");
+    (!changes.is_empty())
+        .then(|| format!("lookup table '{name}' has changed since the checkpoint: {changes}"))
 }
 
 /// Remarks for the user on the reading of splits.
@@ -220,5 +245,32 @@ impl Outputs<'_> {
         }
         let rests = |source: &usize| table(source).bounded() && !table(source).live();
         Turns::apart(sources.iter().map(splits).collect(), sources.iter().all(rests))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::SideFile;
+
+    #[test]
+    fn changes_of_side_tables_are_told() {
+        let of = |files: &[(&str, u64, i64)]| -> SideFiles {
+            let file = |bytes, seconds| SideFile { bytes, modified: (seconds, 0) };
+            files.iter().map(|(name, bytes, at)| (name.to_string(), file(*bytes, *at))).collect()
+        };
+        let before = of(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]);
+        assert_eq!(changed("s", &before, &before), None);
+        let told = |now| changed("s", &before, &of(now)).unwrap();
+        let start = "lookup table 's' has changed since the checkpoint: ";
+        assert_eq!(
+            told(&[("a", 1, 1), ("b", 2, 1), ("d", 1, 1)]),
+            format!("{start}b was written, d is new, c is gone")
+        );
+        assert_eq!(told(&[("a", 1, 2), ("b", 1, 1), ("c", 1, 1)]), format!("{start}a was written"));
+        assert_eq!(
+            told(&[("d", 1, 1), ("e", 1, 1)]),
+            format!("{start}d is new, e is new, a is gone, and 2 more")
+        );
     }
 }

@@ -76,40 +76,21 @@ pub(crate) enum Kind {
     /// From the coordinator: the job goes on behind cut `number`.
     EndCut,
     /// The process's part of cut `number` is durable: the body names it.
-    PartWritten,
+    PartSaved,
     /// The process has nothing left to do but to take part in cuts; from the coordinator: no
     /// process has, and no cut begins any more.
     Over,
+    /// All workers of the process have the state that the job before has saved.
+    Restored,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let all = [
-            Arena,
-            Rows,
-            Passed,
-            Packed,
-            Delta,
-            Credit,
-            Stamp,
-            Ended,
-            Progress,
-            WindowRows,
-            BatchRows,
-            BatchError,
-            Fired,
-            Written,
-            Awaited,
-            Enough,
-            Drain,
-            ReadTo,
-            Cut,
-            CutAt,
-            Saved,
-            EndCut,
-            PartWritten,
-            Over,
+            Arena, Rows, Passed, Packed, Delta, Credit, Stamp, Ended, Progress, WindowRows,
+            BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo, Cut, CutAt,
+            Saved, EndCut, PartSaved, Over, Restored,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

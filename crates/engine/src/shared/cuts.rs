@@ -44,6 +44,9 @@ struct CutState {
     over: Vec<bool>,
     others_over: usize,
     told_over: bool,
+    /// How many workers have the state of the job before, and, in the coordinator, how many other
+    /// processes.
+    restored: usize,
 }
 
 impl Cuts {
@@ -63,12 +66,20 @@ impl Cuts {
             over: vec![false; workers],
             others_over: 0,
             told_over: false,
+            restored: 0,
         };
         Cuts {
             begun: AtomicBool::new(false),
             writes: AtomicUsize::new(0),
             state: Mutex::new(state),
         }
+    }
+
+    /// A worker has the state of the job before, or another process has. True when all have.
+    pub(super) fn note_restored(&self) -> bool {
+        let mut state = self.lock();
+        state.restored += 1;
+        state.restored == state.workers + state.others
     }
 
     fn lock(&self) -> MutexGuard<'_, CutState> {

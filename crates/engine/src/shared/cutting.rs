@@ -56,6 +56,23 @@ impl Shared {
         Ok(true)
     }
 
+    /// A worker has the state that the job before has saved, or, in the coordinator, all workers of
+    /// another process have.
+    pub(crate) fn note_restored(&self) -> Result<()> {
+        let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        if !self.cuts.note_restored() {
+            return Ok(());
+        }
+        match self.partners().filter(|net| !net.is_coordinator()) {
+            Some(net) => net.post(0, Head::new(Kind::Restored), Vec::new())?,
+            None => {
+                let news = checkpoints.restored().into_iter();
+                news.for_each(|line| self.intake.notices().tell(line));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes in a message about a cut.
     pub(super) fn take_cut_message(&self, process: usize, head: &Head, body: &[u8]) -> Result<()> {
         let (kind, number) = (head.kind, head.number);
@@ -78,13 +95,14 @@ impl Shared {
                 self.cuts.note_part(serde_json::from_slice(body).map_err(unreadable)?);
                 self.wake_all();
             }
-            (Kind::PartWritten, true) => {
+            (Kind::PartSaved, true) => {
                 let mut checkpoints = self.checkpoints.iter();
                 checkpoints.try_for_each(|of| of.part_written(number, process, body))?;
             }
             (Kind::EndCut, false) if process == 0 && is_now => {
                 self.end_cut();
             }
+            (Kind::Restored, true) => self.note_restored()?,
             (Kind::Over, true) => {
                 self.cuts.note_other_over();
                 self.wake_all();
@@ -165,7 +183,7 @@ impl Shared {
         net.post(0, Head { number, ..Head::new(Kind::Saved) }, part)?;
         let shared = self.clone();
         let written = move |part: Result<Vec<u8>>| {
-            let head = Head { number, ..Head::new(Kind::PartWritten) };
+            let head = Head { number, ..Head::new(Kind::PartSaved) };
             let posted = match (part, &shared.net) {
                 (Ok(part), Some(net)) => net.post(0, head, part),
                 (part, _) => part.map(|_| ()),
@@ -200,10 +218,12 @@ impl Shared {
             started_us: self.started_us,
             marks: self.intake.marks()?,
             frontiers: self.cuts.frontiers()?,
+            windowings: self.stages.iter().map(|of| of.program.shown_windowing()).collect(),
             layouts: self.layouts.clone(),
             outputs,
             prepared: prepared.collect::<Result<_>>()?,
             others: parts.len(),
+            lookups: self.edges.side_files(),
             totals: self.totals_at_cut(),
         };
         for part in parts {

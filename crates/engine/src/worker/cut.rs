@@ -33,7 +33,7 @@ impl Worker {
             self.context.note_usage(state);
             self.fired_up_to(state)?;
         }
-        Ok(())
+        shared.note_restored()
     }
 
     /// The next thing to do for a cut, when all batches before it are done and nothing is left to

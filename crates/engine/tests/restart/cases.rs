@@ -20,21 +20,6 @@ use super::reading::{Look, read};
 use super::{checkpoints, sinks};
 use crate::support::*;
 
-/// Takes a cut at one look in so many.
-fn control(kept: &Arc<Kept>, seed: u64, looks_of_cut: u64) -> Arc<Control> {
-    let (stoppers, random) = (Mutex::default(), Mutex::new(Random::new(seed)));
-    Arc::new(Control { stoppers, kept: kept.clone(), random, looks_of_cut, looks_of_stop: 0 })
-}
-
-/// Lets the control take cuts of the job, and runs it.
-fn run_with(job: Job, control: &Control) -> (millstream_engine::Stats, Result<()>) {
-    *control.stoppers.lock().unwrap() = vec![job.stopper()];
-    let ended = job.run();
-    // The job holds the control.
-    control.stoppers.lock().unwrap().clear();
-    ended
-}
-
 /// An edited query reads a table anew: it begins behind the windows that have fired. Records of
 /// these windows are late, and cuts do not wait until the table has got as far.
 #[test]
@@ -47,14 +32,13 @@ fn a_new_table_begins_behind_the_windows_that_have_fired() {
         let fired_us = random.pick(&[0, 1_000_000, 1_700_000]);
         let (expected, late, _) = oracle_of_resumed(&data, Some(500), 0, 0, |_, _| fired_us);
         let kept = Arc::new(Kept::new(1));
-        let control = control(&kept, seed, 3);
-        let look: Arc<dyn Look> = control.clone();
+        let control = Control::new(&kept, Random::new(seed), [3, 0]);
         let from = Resume { frontiers: vec![fired_us], ..Resume::default() };
-        let plan = read(plan, &look, &from, (false, false));
+        let plan = control.read(&plan, &from, (false, false));
         let settings = Settings { simulate: Some(seed), workers: 2, ..Settings::default() };
         let sinks = sinks(&kept, &[RowOrder::Deterministic]);
         let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(&kept, 0)));
-        let (stats, result) = run_with(job.unwrap(), &control);
+        let (stats, result) = control.run(job.unwrap());
         result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert_eq!((&kept.rows()[0], stats.late_records), (&expected, late), "seed {seed}");
         cuts += kept.completed.load(Relaxed);
@@ -101,17 +85,16 @@ fn an_output_without_a_reader_stays_without_rows() {
         let kept = Arc::new(Kept::new(2));
         let writes = Arc::new(AtomicU64::new(0));
         let run = |from: &Resume, control: &Arc<Control>| {
-            let look: Arc<dyn Look> = control.clone();
-            let plan = read(plan.clone(), &look, from, (false, false));
+            let plan = control.read(&plan, from, (false, false));
             let settings = Settings { simulate: Some(seed), workers: 2, ..Settings::default() };
             let mut sinks = sinks(&kept, &[RowOrder::Deterministic; 2]);
             let (kept, order) = (kept.clone(), RowOrder::Deterministic);
             let rows = Rows { kept: kept.clone(), output: 0, process: 0, order, is_local: false };
             sinks[0] = Arc::new(Closing { rows, writes: writes.clone() });
             let job = Job::resume(&plan, &settings, sinks, from, Some(checkpoints(&kept, 0)));
-            run_with(job.unwrap(), control).1.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            control.run(job.unwrap()).1.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         };
-        run(&Resume::default(), &control(&kept, seed, 5));
+        run(&Resume::default(), &Control::new(&kept, Random::new(seed), [5, 0]));
         assert_eq!(writes.swap(0, Relaxed), 1, "the reader goes once");
         let from = kept.resume.lock().unwrap().clone();
         let has_rows = from.totals.rows > 0;
@@ -234,13 +217,12 @@ fn a_job_near_its_limit_of_memory_goes_on_between_cuts() {
         let memory_bytes = stats.memory_bytes_peak * 5 / 4;
         let settings = Settings { memory_bytes, ..free };
         let kept = Arc::new(Kept::new(1));
-        let control = control(&kept, seed, 5);
-        let look: Arc<dyn Look> = control.clone();
-        let plan = read(plan, &look, &Resume::default(), (false, false));
+        let control = Control::new(&kept, Random::new(seed), [5, 0]);
+        let plan = control.read(&plan, &Resume::default(), (false, false));
         kept.begin(Random::new(seed));
         let (sinks, from) = (sinks(&kept, &[RowOrder::Deterministic]), Resume::default());
         let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(&kept, 0)));
-        let (stats, result) = run_with(job.unwrap(), &control);
+        let (stats, result) = control.run(job.unwrap());
         result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         same_rows(&kept.rows()[0], &expected[0], &format!("seed {seed}"));
         stalls += stats.memory_stalls;

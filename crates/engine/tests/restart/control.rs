@@ -3,35 +3,80 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use millstream_engine::Stopper;
+use millstream_contract::plan::Plan;
+use millstream_contract::sink::RowOrder;
+use millstream_contract::{Result, Settings};
+use millstream_engine::simulation::{Outcome, Scenario, simulate_from};
+use millstream_engine::{Job, Resume, Stats, Stopper};
 
 use super::kept::Kept;
-use super::reading::Look;
+use super::reading::{Look, read};
+use super::{checkpoints, sinks_of};
 use crate::support::Random;
 
 /// Takes cuts, and stops the job.
 #[derive(Debug)]
 pub(crate) struct Control {
     /// Of the processes of the job.
-    pub(crate) stoppers: Mutex<Vec<Stopper>>,
-    pub(crate) kept: Arc<Kept>,
-    pub(crate) random: Mutex<Random>,
+    stoppers: Mutex<Vec<Stopper>>,
+    kept: Arc<Kept>,
+    random: Mutex<Random>,
     /// One look at a split in so many takes a cut, and stops the job; 0: none does.
-    pub(crate) looks_of_cut: u64,
-    pub(crate) looks_of_stop: u64,
+    looks_of_cut: u64,
+    looks_of_stop: u64,
 }
 
 impl Control {
+    /// One look in so many takes a cut, and stops the job.
+    pub(crate) fn new(kept: &Arc<Kept>, random: Random, looks: [u64; 2]) -> Arc<Control> {
+        let ([looks_of_cut, looks_of_stop], kept) = (looks, kept.clone());
+        let (stoppers, random) = (Mutex::default(), Mutex::new(random));
+        Arc::new(Control { stoppers, kept, random, looks_of_cut, looks_of_stop })
+    }
+
     /// Of a job to which nothing happens.
     pub(crate) fn none(kept: &Arc<Kept>) -> Arc<Control> {
-        let (stoppers, random) = (Mutex::default(), Mutex::new(Random::new(1)));
-        Arc::new(Control {
-            stoppers,
-            kept: kept.clone(),
-            random,
-            looks_of_cut: 0,
-            looks_of_stop: 0,
-        })
+        Control::new(kept, Random::new(1), [0, 0])
+    }
+
+    /// The plan of a job over tables that look here while they are read; see [`read`].
+    pub(crate) fn read(
+        self: &Arc<Control>,
+        plan: &Plan,
+        from: &Resume,
+        manner: (bool, bool),
+    ) -> Plan {
+        let look: Arc<dyn Look> = self.clone();
+        read(plan.clone(), &look, from, manner)
+    }
+
+    /// Runs a job.
+    pub(crate) fn run(&self, job: Job) -> (Stats, Result<()>) {
+        *self.stoppers.lock().unwrap() = vec![job.stopper()];
+        let ended = job.run();
+        // The job holds the control.
+        self.stoppers.lock().unwrap().clear();
+        ended
+    }
+
+    /// Runs the processes of a job that goes on from there, each of which may write files of its
+    /// own (`local`).
+    pub(crate) fn run_processes(
+        &self,
+        plan: &Plan,
+        settings: &Settings,
+        (orders, local): (&[RowOrder], bool),
+        scenario: &Scenario,
+        from: &Resume,
+    ) -> Result<Vec<Outcome>> {
+        let processes = || 0..scenario.slowness.len();
+        let sinks: Vec<_> = processes().map(|p| sinks_of(&self.kept, p, orders, local)).collect();
+        let stores: Vec<_> = processes().map(|process| checkpoints(&self.kept, process)).collect();
+        let begins = |stoppers| *self.stoppers.lock().unwrap() = stoppers;
+        let from = (from, &stores[..]);
+        let simulated = simulate_from(plan, settings, &sinks, scenario, from, begins);
+        self.stoppers.lock().unwrap().clear();
+        simulated.map(|(outcomes, _)| outcomes)
     }
 
     /// Takes a cut, if none is being taken.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::SchemaRef;
@@ -78,6 +78,8 @@ pub(crate) struct Kept {
     sealed: Mutex<BTreeMap<String, Vec<String>>>,
     /// Rows prepared for parts, by output.
     prepared: Parts<Vec<Prepared>>,
+    /// All leaders of this job have restored their state.
+    pub(crate) all_restored: AtomicBool,
     /// Decides when cuts are written; `None`: at once.
     random: Mutex<Option<Random>>,
     /// The last cut that was asked for and begun.
@@ -124,6 +126,7 @@ impl Kept {
         self.pending.lock().unwrap().clear();
         self.sealed.lock().unwrap().clear();
         self.prepared.lock().unwrap().clear();
+        self.all_restored.store(false, Relaxed);
         *self.cuts.lock().unwrap() = Cuts::default();
         *self.random.lock().unwrap() = Some(random);
     }
@@ -296,11 +299,18 @@ fn named(cut: u64, process: usize) -> String {
 
 impl Checkpoints for Part {
     fn restore(&self, _: usize, stage: usize, operator: &mut dyn Operator) -> Result<()> {
+        assert!(!self.kept.all_restored.load(Relaxed), "a leader restores later");
         let state = self.kept.state.lock().unwrap();
         let mut of_stage = state.iter().filter(|of| of.owner.0 == stage);
         of_stage.try_for_each(|CutBatch { batch, counting, .. }| {
             operator.restore(batch.part, &batch.rows, counting.as_deref())
         })
+    }
+
+    fn restored(&self) -> Option<String> {
+        assert_eq!(self.process, 0);
+        assert!(!self.kept.all_restored.swap(true, Relaxed), "told twice");
+        None
     }
 
     fn durable(&self) -> u64 {
@@ -372,6 +382,7 @@ impl Checkpoints for Part {
             frontiers: cut.frontiers,
             layouts: cut.layouts,
             outputs: outputs.collect(),
+            lookups: cut.lookups,
             totals: cut.totals,
         };
         let mut writing = kept.writing.lock().unwrap();

@@ -1,21 +1,20 @@
 //! Jobs of several processes: stopped at any moment, whichever process dies, and resumed with other
 //! numbers of processes and workers.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 
 use millstream_contract::plan::*;
 use millstream_contract::sink::RowOrder;
 use millstream_contract::{Error, Result, Settings};
-use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate_from};
+use millstream_engine::simulation::{Fault, Outcome, Scenario};
 use millstream_engine::{Resume, Stats, Totals};
 
 use super::conserved::Counting;
 use super::control::Control;
 use super::kept::Kept;
 use super::queries::{Query, has_limit};
-use super::reading::{Look, read};
-use super::{Sums, checkpoints, compare, sinks_of, uninterrupted};
+use super::{Sums, compare, uninterrupted};
 use crate::support::*;
 
 /// What the job came to: `None` if it was stopped, or a process was killed.
@@ -52,15 +51,11 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     let (mut sum, mut stops) = (Stats::default(), random.below(6));
     let result = loop {
         let (next, processes) = (random.below(1 << 30), 1 + random.below(3) as usize);
-        let control = Arc::new(Control {
-            stoppers: Mutex::default(),
-            kept: kept.clone(),
-            random: Mutex::new(Random::new(next)),
-            looks_of_cut: random.pick(&[1, 3, 20, 100]),
-            looks_of_stop: if stops > 0 { random.pick(&[5, 50, 0]) } else { 0 },
-        });
+        let looks_of_cut = random.pick(&[1, 3, 20, 100]);
+        let looks_of_stop = if stops > 0 { random.pick(&[5, 50, 0]) } else { 0 };
+        let control = Control::new(&kept, Random::new(next), [looks_of_cut, looks_of_stop]);
         let mut scenario = Scenario::from_seed(next, processes);
-        if stops > 0 && control.looks_of_stop == 0 {
+        if stops > 0 && looks_of_stop == 0 {
             let step = random.pick(&[300, 3000]) + random.below(1000);
             scenario.faults = vec![(step, Fault::Kill(random.below(processes as u64) as usize))];
         }
@@ -69,20 +64,13 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         let goes = random.below(2) == 0;
         let other = random.below(1 << 30);
         let plan = packed(plan.clone(), if from.layouts.is_empty() { packing } else { other });
-        let look: Arc<dyn Look> = control.clone();
-        let plan = read(plan, &look, &from, (reversed, goes));
+        let plan = control.read(&plan, &from, (reversed, goes));
         let settings = drawn_settings(&mut random, 3, lateness_ms);
         sums.note_resumed(&from, &plan, goes);
         kept.begin(Random::new(seed ^ random.below(1 << 30)));
-        let local = random.below(2) == 0;
-        let sinks: Vec<_> = (0..processes).map(|p| sinks_of(&kept, p, &orders, local)).collect();
-        let stores: Vec<_> = (0..processes).map(|process| checkpoints(&kept, process)).collect();
-        let begins = |stoppers| *control.stoppers.lock().unwrap() = stoppers;
-        let from = (&from, &stores[..]);
-        let simulated = simulate_from(&plan, &settings, &sinks, &scenario, from, begins);
-        let (outcomes, _) = simulated.unwrap_or_else(|e| panic!("{what}: {e}"));
-        // The job holds the control.
-        control.stoppers.lock().unwrap().clear();
+        let outputs = (&orders[..], random.below(2) == 0);
+        let outcomes = control.run_processes(&plan, &settings, outputs, &scenario, &from);
+        let outcomes = outcomes.unwrap_or_else(|e| panic!("{what}: {e}"));
         outcomes.iter().flatten().for_each(|(stats, _)| sum.add_process(stats));
         let killed = outcomes[0].is_none();
         if killed && kept.ended() < kept.begun.load(Relaxed) {
@@ -96,6 +84,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         }
     };
     sums.add(&kept);
+    assert!(!counts || result.is_err() || kept.all_restored.load(Relaxed), "{what}: not restored");
     compare(&kept, (expected, result), counts, &orders, sums, &what);
     sum
 }
@@ -167,28 +156,13 @@ fn simulated_limits_in_the_middle_of_a_cut_keep_rows_of_side_outputs() {
         let (limit, batch_rows) = (100 + random.below(300), random.pick(&[3, 20]));
         let plan = with_late_records(table(&data, &mut random, batch_rows), limit);
         let kept = Arc::new(Kept::new(2));
-        let looks_of_cut = random.pick(&[1, 3, 10]);
-        let of_control = Mutex::new(Random::new(seed));
-        let control = Arc::new(Control {
-            stoppers: Mutex::default(),
-            kept: kept.clone(),
-            random: of_control,
-            looks_of_cut,
-            looks_of_stop: 0,
-        });
-        let look: Arc<dyn Look> = control.clone();
-        let plan = read(plan, &look, &Resume::default(), (false, false));
-        let (processes, orders) =
-            (2 + random.below(2) as usize, [RowOrder::Deterministic, RowOrder::Any]);
-        let sinks: Vec<_> = (0..processes).map(|p| sinks_of(&kept, p, &orders, true)).collect();
-        let stores: Vec<_> = (0..processes).map(|process| checkpoints(&kept, process)).collect();
-        let begins = |stoppers| *control.stoppers.lock().unwrap() = stoppers;
+        let control = Control::new(&kept, Random::new(seed), [random.pick(&[1, 3, 10]), 0]);
+        let plan = control.read(&plan, &Resume::default(), (false, false));
+        let scenario = Scenario::from_seed(seed, 2 + random.below(2) as usize);
         let settings = drawn_settings(&mut random, 3, 0);
-        let scenario = Scenario::from_seed(seed, processes);
-        let from = (&Resume::default(), &stores[..]);
-        let simulated = simulate_from(&plan, &settings, &sinks, &scenario, from, begins);
-        control.stoppers.lock().unwrap().clear();
-        let (outcomes, _) = simulated.unwrap();
+        let outputs = (&[RowOrder::Deterministic, RowOrder::Any][..], true);
+        let from = Resume::default();
+        let outcomes = control.run_processes(&plan, &settings, outputs, &scenario, &from).unwrap();
         let result = ended(outcomes).expect("nobody stops it");
         result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         in_cut += kept.untaken();

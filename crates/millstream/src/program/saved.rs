@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 
 pub use millstream_checkpoint::{CheckpointDirectory, Manifest, Start, Verdict};
+pub use millstream_contract::plan::OpenWindows;
 
 /// Where a job with checkpoints begins, as the user says for one run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -59,6 +60,7 @@ pub struct Stopping {
 impl Stopping {
     /// Lets the job end with [`millstream_contract::Error::Interrupted`].
     pub fn stop(&self) {
+        self.give_up();
         let (stopper, interrupt) = (self.stopper.clone(), self.interrupt.clone());
         let stop = move || match &interrupt {
             Some(interrupt) => interrupt.stop(),
@@ -70,7 +72,17 @@ impl Stopping {
         }
     }
 
-    /// The same of a job of several processes, in process 0.
+    /// A job that has ended does not wait for its store any more, and ends with
+    /// [`millstream_contract::Error::Interrupted`]. Whether it waits.
+    pub fn give_up(&self) -> bool {
+        if let Some(interrupt) = self.interrupt.as_ref().filter(|interrupt| interrupt.is_late()) {
+            // Known before the wait ends.
+            interrupt.stop();
+        }
+        self.saver.as_ref().is_some_and(|saver| saver.give_up())
+    }
+
+    /// Of a job of several processes, in process 0.
     pub(crate) fn of_all(
         stopper: Stopper,
         saver: Option<Arc<Saver>>,

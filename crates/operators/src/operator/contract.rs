@@ -104,6 +104,11 @@ pub trait Program: fmt::Debug + Send + Sync {
         Err(Error::Internal(format!("records for '{}', which cannot be exchanged", self.name())))
     }
 
+    /// How its slices are told as windows to people; `None`: they are not.
+    fn shown_windowing(&self) -> Option<Windowing> {
+        Some(self.windowing())
+    }
+
     /// The kind of the fired rows.
     fn fired_kind(&self) -> RowsKind {
         RowsKind::Final

@@ -1,8 +1,12 @@
 //! The results of windows: their bounds, their event time, and the watermark of all results.
 
 use super::packs::Packs;
-use super::{ROW_TIME_BEFORE_END_US, WindowId, Windowing, WindowingKind, start_of, time_before};
+use super::{
+    Packing, ROW_TIME_BEFORE_END_US, SliceId, WindowId, Windowing, WindowingKind, start_of,
+    time_before,
+};
 use crate::event_time::{BEGINNING, END, USABLE};
+use crate::plan::OpenWindows;
 
 impl Windowing {
     /// Values of the columns `window_start`, `window_end` and `window_time` for a window; `None`
@@ -20,6 +24,50 @@ impl Windowing {
             }
         };
         Some([start, end, time_before(end)])
+    }
+
+    /// The windows with rows in these slices, which come in order, that have not fired when all that
+    /// fire up to `frontier` have fired. `None`: there is none, or a row alone has the bounds of its
+    /// window, as those of sessions have.
+    pub fn open(
+        &self,
+        slices: impl IntoIterator<Item = SliceId>,
+        frontier: i64,
+    ) -> Option<OpenWindows> {
+        if !self.has_windows() || matches!(self.kind, WindowingKind::Sessions(_)) {
+            return None;
+        }
+        // Windows before `next` are counted or have fired.
+        let (mut count, mut next, mut ends) = (0, i64::MIN, None::<[i64; 2]>);
+        // Another process may name any slices.
+        for slice in slices.into_iter().filter(|slice| self.has_slice(*slice)) {
+            let Some(WindowId(first)) = self.windows_of(slice).next() else { continue };
+            let WindowId(last) = self.last_window_of(slice);
+            next = next.max(first);
+            while next <= last && self.fires_at(WindowId(next)) <= frontier {
+                next += 1;
+            }
+            if next <= last {
+                count += (last - next + 1) as u64;
+                ends = Some([ends.map_or(next, |[first, _]| first), last]);
+                next = last + 1;
+            }
+        }
+        let [first_us, last_us] = ends?.map(|window| self.span_of(WindowId(window)));
+        let count = (self.packing() == Packing::Nothing).then_some(count);
+        Some(OpenWindows { count, first_us, last_us })
+    }
+
+    /// Start and end of a window; of several that fire under one name, of all together.
+    fn span_of(&self, window: WindowId) -> [i64; 2] {
+        match (self.columns_of(window), &self.kind) {
+            (Some([start, end, _]), _) => [start, end],
+            (None, WindowingKind::Packs(packs)) => {
+                let [first, last] = [self.first_end_in(window), self.last_end_in(window)];
+                [packs.bounds_of(first)[0], packs.bounds_of(last)[1]]
+            }
+            (None, _) => [window.0, self.ends_for_good(window.0) - self.wait_us()],
+        }
     }
 
     /// Values of these columns for packed windows, given by their begins, or, if there are panes,

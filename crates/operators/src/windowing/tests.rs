@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event_time::USABLE;
-use crate::plan::{Cumulate, Hop, Session};
+use crate::plan::{Cumulate, Hop, OpenWindows, Session};
 
 fn tumbling(size_us: i64, offset_us: i64, lateness_us: i64) -> Windowing {
     Windowing::new(Some(Tumble { size_us, offset_us }.into()), lateness_us)
@@ -311,5 +311,65 @@ fn slices_of_an_interval_join_are_shared_out_among_leaders() {
             let least = count.iter().min().copied();
             assert!(least > Some(50), "{leaders} leaders, {apart} apart: {count:?}");
         }
+    }
+}
+
+/// Open windows, compared with all windows of all slices.
+#[test]
+fn open_windows_are_those_of_slices_that_have_not_fired() {
+    let hop = Window::Hop(Hop { slide_us: 1_000, size_us: 5_000, offset_us: 0 });
+    let cumulate = Window::Cumulate(Cumulate { step_us: 1_000, size_us: 5_000, offset_us: 0 });
+    let tumble = Window::Tumble(Tumble { size_us: 3_000, offset_us: 1_000 });
+    let slices_of = |windowing: &Windowing, times: &[i64], late_by: i64| {
+        let slices = times.iter().map(|time| {
+            let slice = windowing.slice_of(*time);
+            match windowing.fate(&slice, *time, time + late_by) {
+                Fate::Partly(slice) => slice,
+                _ => slice.slice,
+            }
+        });
+        slices.collect::<std::collections::BTreeSet<_>>()
+    };
+    let mut partly = 0;
+    for window in [hop, cumulate, tumble] {
+        let windowing = Windowing::new(Some(window), 500);
+        for times in [&[0; 0][..], &[-7_000, 100, 900], &[0, 1_000, 2_000, 9_000], &[4_999, 30_000]]
+        {
+            for late_by in [0, 2_500] {
+                let slices = slices_of(&windowing, times, late_by);
+                partly += usize::from(late_by > 0 && slices != slices_of(&windowing, times, 0));
+                for frontier in (-10_000..40_000).step_by(500) {
+                    let windows = slices.iter().flat_map(|slice| windowing.windows_of(*slice));
+                    let open = windows.filter(|window| windowing.fires_at(*window) > frontier);
+                    let open: std::collections::BTreeSet<_> = open.collect();
+                    let bounds = |window: &WindowId| {
+                        let [start, end, _] = windowing.columns_of(*window).unwrap();
+                        [start, end]
+                    };
+                    let expected = open.first().zip(open.last()).map(|(first, last)| OpenWindows {
+                        count: Some(open.len() as u64),
+                        first_us: bounds(first),
+                        last_us: bounds(last),
+                    });
+                    let found = windowing.open(slices.iter().copied(), frontier);
+                    assert_eq!(found, expected, "{window:?} {times:?} {late_by} {frontier}");
+                }
+            }
+        }
+    }
+    assert!(partly > 0, "no record was late for some of its windows");
+    // Several windows share a slice.
+    let packed = |window| {
+        let windowing = Windowing::new(Some(window), 500).packed(8);
+        windowing.open(slices_of(&windowing, &[900, 17_000], 0), -100_000)
+    };
+    let open = |first_us, last_us| Some(OpenWindows { count: None, first_us, last_us });
+    let tumble = Window::Tumble(Tumble { size_us: 1_000, offset_us: 0 });
+    assert_eq!(packed(tumble), open([0, 8_000], [16_000, 24_000]));
+    // The last window with the pane of 23 ms ends with that of 27 ms, in the pack of 24 to 32 ms.
+    assert_eq!(packed(hop), open([-4_000, 8_000], [20_000, 32_000]));
+    for window in [None, Some(Window::Session(Session::new(1_000, 1)))] {
+        let windowing = Windowing::new(window, 0);
+        assert_eq!(windowing.open([windowing.slice_of(0).slice], i64::MIN), None);
     }
 }

@@ -96,11 +96,8 @@ impl Checkpoints {
     /// first: the program that published the checkpoint may have been killed too early for that.
     /// Prepared rows may be committed only then.
     pub fn adopt(&self, checkpoint: u64) -> Result<Manifest> {
-        let name = self.manifest_name(checkpoint);
-        let bytes = self.store.get(&name, None)?;
-        let manifest =
-            self.parse(checkpoint, &bytes).map_err(|error| self.offer(error, checkpoint))?;
-        self.store.put(&name, &bytes)?;
+        let manifest = self.load(checkpoint)?;
+        self.store.settle(&self.manifest_name(checkpoint))?;
         Ok(manifest)
     }
 

@@ -8,8 +8,9 @@ mod format;
 
 use std::collections::BTreeMap;
 
+use millstream_contract::plan::OpenWindows;
 use millstream_contract::sink::Prepared;
-use millstream_contract::table::JobMarks;
+use millstream_contract::table::{JobMarks, SideFiles};
 use serde::{Deserialize, Serialize};
 
 use crate::names;
@@ -51,6 +52,9 @@ pub struct Manifest {
     pub stages: Vec<Stage>,
     /// Outputs, in the order of the plan.
     pub outputs: Vec<Output>,
+    /// The files of side tables of lookups, by the names of tables, as the job has read them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lookups: BTreeMap<String, SideFiles>,
     /// Counters of the job up to the cut, as the engine writes them.
     #[serde(default)]
     pub counters: serde_json::Value,
@@ -73,6 +77,9 @@ pub struct Stage {
     pub layout: BTreeMap<String, i64>,
     /// The watermark up to which the stage has fired, at all leaders.
     pub frontier_us: i64,
+    /// The open windows, for people; `None`: there is none, or they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<OpenWindows>,
     /// Files with its state.
     pub files: Vec<StateFile>,
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millstream_contract::plan::OpenWindows;
 use millstream_contract::sink::{Prepared, Sealed};
-use millstream_contract::table::{Position, SourceMarks, SplitMark};
+use millstream_contract::table::{Position, SideFile, SourceMarks, SplitMark};
 use millstream_store::disk::{CrashDisk, Fault};
 use millstream_store::*;
 
@@ -60,6 +61,7 @@ pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) ->
     let splits = [("täg \"1\".csv".to_string(), mark)].into();
     let source = SourceMarks { low_us: i64::MAX, splits };
     let sealed = Sealed { from: ".part-0-0.inprogress".into(), to: "part-0-0".into() };
+    let side_file = SideFile { bytes: 7, modified: (1_700_000_000, 123) };
     Manifest {
         format: FORMAT,
         program: "0.1.0".into(),
@@ -77,6 +79,7 @@ pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) ->
             tables: vec!["t".into()],
             layout: BTreeMap::from([("windows_in_slice".to_string(), 4)]),
             frontier_us: -5,
+            windows: Some(OpenWindows { count: None, first_us: [-5, 0], last_us: [0, 5] }),
             files,
         }],
         outputs: vec![Output {
@@ -87,6 +90,7 @@ pub(crate) fn manifest(checkpoint: u64, attempt: &str, files: Vec<StateFile>) ->
             offset: 3,
             waiting: vec![],
         }],
+        lookups: [("s".to_string(), [("s.csv".to_string(), side_file)].into())].into(),
         counters: serde_json::json!({ "records": 3412, "outputs": [{ "rows": 2 }] }),
     }
 }

@@ -252,7 +252,12 @@ impl Cluster {
         self.own(own.ends(&ends))?;
         // All have ended well; but since then somebody may have ended, or Ctrl-C been pressed.
         self.peers.begin_commit()?;
-        let committed = self.own(own.commit()).and_then(|()| self.all_reply(&Reply::Committed));
+        let committed = own.commit();
+        if committed.is_err() {
+            // A stop that was requested meanwhile is the reason.
+            self.peers.end_commit();
+        }
+        let committed = self.own(committed).and_then(|()| self.all_reply(&Reply::Committed));
         let committed = committed.and_then(|()| self.own(own.mark()));
         self.peers.end_commit();
         committed.map(|()| ends)

@@ -208,8 +208,8 @@ mod tests {
                 task: json!({"sql": "SELECT 'ü'"}),
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
-            Request::Resume((Some(u64::MAX), "ü".into())),
-            Request::Resume((None, String::new())),
+            Request::Resume((Some(u64::MAX), 7, "ü".into())),
+            Request::Resume((None, 0, String::new())),
             Request::Skip,
             Request::Prepare(vec![
                 vec![SplitSpec { name: "a".into(), length: None, file: None, packed: false }],

@@ -114,6 +114,11 @@ impl super::Program for JoinProgram {
         Some(&self.sides[0].format)
     }
 
+    /// A slice of windows that overlap has the rows of one, but not its start.
+    fn shown_windowing(&self) -> Option<Windowing> {
+        matches!(self.window, Some(Window::Tumble(_))).then_some(self.windowing)
+    }
+
     fn keyed(&self, batch: &Batch<'_>) -> Result<(Passing, Option<Keyed>)> {
         let (mut buffers, mut by_slice) = Default::default();
         let passing = self.assign(batch, &mut buffers, &mut by_slice)?;

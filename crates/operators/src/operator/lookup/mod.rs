@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::failing::first_failing;
 use crate::plan::{self};
 use crate::settings::Settings;
+use crate::table::SideFiles;
 
 use keys::Keys;
 pub(crate) use matches::Matches;
@@ -46,7 +47,7 @@ impl Lookup {
     }
 
     /// The side table's.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.body.name
     }
 
@@ -58,6 +59,12 @@ impl Lookup {
         budget: &Arc<Budget>,
     ) -> Result<Vec<String>> {
         self.side.load(&self.keys, settings, start_us, budget)
+    }
+
+    /// The files of the side table as they were read last: none before [`Lookup::load`], nor of a
+    /// table without files.
+    pub fn files(&self) -> SideFiles {
+        self.side.files()
     }
 
     /// Looks for a change of the side table when due, and reads it anew. Notices for the user go to

@@ -30,7 +30,7 @@ use crate::operator::stateless::Taking;
 use crate::plan;
 use crate::prepare::{Prepared, Preparer};
 use crate::settings::Settings;
-use crate::table::{Chunk, OpenOptions, Split, SplitPoll, SplitSpec, Table};
+use crate::table::{Chunk, OpenOptions, SideFile, SideFiles, Split, SplitPoll, SplitSpec, Table};
 
 /// How long reading sleeps, at most, while a split has nothing to offer.
 const PAUSE_US: i64 = 10_000;
@@ -57,6 +57,8 @@ struct Watch {
     budget: Arc<Budget>,
     /// The splits of the version that was read last, or could not be read.
     known: Version,
+    /// The splits of the version that counts.
+    read: Vec<SplitSpec>,
     /// The version at the last look, if it differs from `known`.
     found: Option<Version>,
 }
@@ -105,14 +107,24 @@ impl LookupSide {
             self.look_at_us.store(start_us.saturating_add(interval_us), Relaxed);
         }
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        let budget = budget.clone();
-        *watch = Some(Watch { options, interval_us, budget, known, found: None });
+        let (budget, splits) = (budget.clone(), known.clone().unwrap_or_default());
+        *watch = Some(Watch { options, interval_us, budget, known, read: splits, found: None });
         Ok(read.remark.into_iter().collect())
     }
 
     fn set(&self, index: Index) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Some(Arc::new(index));
+    }
+
+    /// The files of the version that counts.
+    pub(super) fn files(&self) -> SideFiles {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = |split: &SplitSpec| {
+            let file = SideFile { bytes: split.length?, modified: split.file?.modified };
+            Some((split.name.clone(), file))
+        };
+        watch.iter().flat_map(|watch| &watch.read).filter_map(file).collect()
     }
 
     fn version(&self) -> Version {
@@ -154,6 +166,7 @@ impl LookupSide {
         (watch.known, watch.found) = (now, None);
         match read {
             Ok(Read { index, remark }) => {
+                watch.read = watch.known.clone().unwrap_or_default();
                 let rows = index.rows.num_rows() as u64;
                 self.set(index);
                 let rows = counted(rows, "row");
