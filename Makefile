@@ -13,7 +13,7 @@ help:
 	@echo "make check      for every save: formatting, clippy, tidy, unit tests, SQL files; minutes"
 	@echo "make test       everything that CI runs, minutes per phase"
 	@echo "make test-long  the SQL, oracle and simulation suites with many more seeds"
-	@echo "make test-datafusion  the shuffle as DataFusion's network: a workspace of its own, which builds DataFusion"
+	@echo "make test-datafusion  the shuffle as DataFusion's network: all 22 queries of TPC-H"
 	@echo "make test-datafusion-long  its queries at scale 0.1, all with each design and each kind of join"
 	@echo "make test-rdma  what needs an RDMA device, in a virtual machine (docs/rdma.md)"
 	@echo "make test-rdma-two  the same between two virtual machines"
@@ -62,13 +62,12 @@ test-long: .venv/ready
 
 test-datafusion:
 	@.ci/setup cc rust
-	cd crates/datafusion-shuffle && cargo fmt --check \
-		&& cargo clippy --locked --all-targets -- -D warnings && cargo test --locked
+	cargo test --profile ci --locked --workspace --test queries --test failing
 
 test-datafusion-long:
 	@.ci/setup cc rust
-	cd crates/datafusion-shuffle && MILLSTREAM_TPCH_SCALE=$${MILLSTREAM_TPCH_SCALE:-0.1} \
-		cargo test --locked --test queries -- --include-ignored --nocapture
+	MILLSTREAM_TPCH_SCALE=$${MILLSTREAM_TPCH_SCALE:-0.1} \
+		cargo test --profile ci --locked --workspace --test queries -- --include-ignored --nocapture
 
 test-rdma:
 	@.ci/setup cc rust rdma

@@ -66,7 +66,7 @@ pub(crate) struct Writer {
 #[derive(Default)]
 struct Ending {
     waits: bool,
-    /// Somebody wants the job to end without it.
+    /// The job is to end without the store.
     is_given_up: bool,
 }
 

@@ -26,8 +26,8 @@ pub trait Checkpoints: Send + Sync + Debug {
     /// Gives a new operator the state that an earlier job has saved: that of `stage`, of the keys
     /// that `leader` leads among all. Called once for each worker and stage of a job that resumes.
     fn restore(&self, leader: usize, stage: usize, operator: &mut dyn Operator) -> Result<()>;
-    /// All leaders, of all processes, have the state that an earlier job has saved, and go on. Called
-    /// once, in the first process. Returns news for the user.
+    /// All leaders, of all processes, have the state that an earlier job has saved, and go on.
+    /// Called once, in the first process. Returns news for the user.
     fn restored(&self) -> Option<String> {
         None
     }

@@ -33,7 +33,7 @@ fn simulate_sessions(seed: u64) -> Stats {
 
 #[test]
 fn simulated_sessions_agree_with_a_sequential_model() {
-    let (seeds, sum) = run_seeds(420, simulate_sessions);
+    let (seeds, sum) = run_seeds(220, simulate_sessions);
     happened(
         seeds,
         &[
@@ -49,7 +49,7 @@ fn simulated_sessions_agree_with_a_sequential_model() {
 /// it, and count as many windows.
 #[test]
 fn simulated_order_of_sessions_does_not_tell_how_wide_slices_are() {
-    let (seeds, sum) = run_seeds(180, |seed| {
+    let (seeds, sum) = run_seeds(110, |seed| {
         let mut random = Random::new(seed);
         let case = SessionCase::any(&mut random);
         let drawn = drawn_settings(&mut random, 4, case.lateness_ms);

@@ -44,7 +44,7 @@ fn simulate(seed: u64) -> Stats {
 
 #[test]
 fn simulated_chains_agree_with_a_sequential_run() {
-    let (seeds, sum) = run_seeds(700, simulate);
+    let (seeds, sum) = run_seeds(400, simulate);
     happened(
         seeds,
         &[

@@ -124,7 +124,7 @@ fn simulate(seed: u64) -> Stats {
 
 #[test]
 fn simulated_windows_agree_with_a_sequential_model() {
-    let (seeds, sum) = run_seeds(420, simulate);
+    let (seeds, sum) = run_seeds(220, simulate);
     happened(
         seeds,
         &[
@@ -170,7 +170,7 @@ fn a_record_late_for_one_window_is_never_in_it_however_long_that_stays_open() {
         line(5_000, &[&fast[3], &slow[3]]),
         line(6_000, &[&slow[3]]),
     ];
-    let (seeds, sum) = run_seeds(120, |seed| {
+    let (seeds, sum) = run_seeds(70, |seed| {
         let mut random = Random::new(seed);
         let mut script = |records: &[Record], pace_us: i64| {
             let batches = records.iter().flat_map(|record| {

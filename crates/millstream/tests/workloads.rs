@@ -32,9 +32,9 @@ fn run(
 fn perturbed(workload: Workload) -> Vec<Spec> {
     // Of whole rows all pairs are kept.
     let (records, many) = match workload {
-        Workload::Nb8Rows => (3_001, 1_000_003),
-        Workload::Nb11 => (2_001, 60_001),
-        _ => (30_011, 1_000_003),
+        Workload::Nb8Rows => (3_001, 300_007),
+        Workload::Nb11 => (2_001, 30_001),
+        _ => (30_011, 300_007),
     };
     let base = Spec { records, ..Spec::new(workload) };
     vec![

@@ -92,7 +92,7 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
 #[test]
 fn simulated_processes_go_on_from_their_last_cut() {
     let sums = Sums::default();
-    let (seeds, sum) = run_seeds(400, |seed| simulate(seed, Query::any, &sums));
+    let (seeds, sum) = run_seeds(250, |seed| simulate(seed, Query::any, &sums));
     let count = |sum: &std::sync::atomic::AtomicU64| sum.load(Relaxed);
     happened(
         seeds,
@@ -114,7 +114,7 @@ fn simulated_processes_go_on_from_their_last_cut() {
 #[test]
 fn simulated_cuts_of_processes_conserve_rows() {
     let sums = Sums::default();
-    let (seeds, _) = run_seeds(80, |seed| simulate(seed, Counting::query, &sums));
+    let (seeds, _) = run_seeds(50, |seed| simulate(seed, Counting::query, &sums));
     sums.counted.lock().unwrap().happened(seeds);
 }
 

@@ -26,9 +26,9 @@ impl Windowing {
         Some([start, end, time_before(end)])
     }
 
-    /// The windows with rows in these slices, which come in order, that have not fired when all that
-    /// fire up to `frontier` have fired. `None`: there is none, or a row alone has the bounds of its
-    /// window, as those of sessions have.
+    /// Open windows with rows in these slices, which come in order. All windows that fire up to
+    /// `frontier` have fired. `None`: no window is open, or a row alone has the bounds of its
+    /// window, as a session's row has.
     pub fn open(
         &self,
         slices: impl IntoIterator<Item = SliceId>,
@@ -39,7 +39,7 @@ impl Windowing {
         }
         // Windows before `next` are counted or have fired.
         let (mut count, mut next, mut ends) = (0, i64::MIN, None::<[i64; 2]>);
-        // Another process may name any slices.
+        // A message may name slices of any kind.
         for slice in slices.into_iter().filter(|slice| self.has_slice(*slice)) {
             let Some(WindowId(first)) = self.windows_of(slice).next() else { continue };
             let WindowId(last) = self.last_window_of(slice);

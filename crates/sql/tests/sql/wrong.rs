@@ -185,7 +185,7 @@ fn refusals_are_in_the_words_of_sql() {
     let mut random = Random(0x5EED);
     let mut planner = session();
     let (mut refused, mut faults) = (0, Vec::new());
-    for _ in 0..4_000 {
+    for _ in 0..2_000 {
         let depth = 1 + random.below(3) / 2;
         let form = random.pick(QUERIES);
         let text = random.filled(form, depth);
@@ -198,7 +198,7 @@ fn refusals_are_in_the_words_of_sql() {
             faults.push(format!("{foreign:?}: {}", error.render()));
         }
     }
-    assert!(refused > 2_000, "{refused} were refused");
+    assert!(refused > 1_000, "{refused} were refused");
     let all = faults.len();
     faults.truncate(20);
     assert!(all == 0, "{all} faults:\n{}", faults.join("\n\n"));

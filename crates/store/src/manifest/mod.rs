@@ -77,7 +77,7 @@ pub struct Stage {
     pub layout: BTreeMap<String, i64>,
     /// The watermark up to which the stage has fired, at all leaders.
     pub frontier_us: i64,
-    /// The open windows, for people; `None`: there is none, or they are not known.
+    /// The open windows, for people. `None`: no window is open, or the program did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<OpenWindows>,
     /// Files with its state.

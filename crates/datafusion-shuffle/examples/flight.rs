@@ -1,6 +1,6 @@
 //! TPC-H over the exchange and over Flight, by turns, on the same number of processes.
 //!
-//!     cargo bench --bench flight -- --scale 1 --rounds 15 --designs SEMQ/WR,SEMQ/RD --queries all
+//!     cargo run --profile dist --example flight -- --scale 1 --rounds 15 --queries all
 //!
 //! prints, for each design and query, the median of the times and of the ratios of the pairs with
 //! their quartiles, and the same for the sums of a round. All answers are compared. `--json FILE`
@@ -114,10 +114,9 @@ impl Bench {
         for (name, value) in provenance::fields() {
             line[name] = value;
         }
-        // Without the name that cargo gives the program.
-        let words: Vec<String> =
-            std::env::args().skip(1).filter(|word| word != "--bench").collect();
-        line["command"] = json!(format!("cargo bench --bench flight -- {}", words.join(" ")));
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let command = "cargo run --profile dist --example flight --";
+        line["command"] = json!(format!("{command} {}", words.join(" ")));
         writeln!(lines, "{line}").expect("room for lines");
     }
 
