@@ -203,6 +203,9 @@ impl Saver {
         self.shared.lock().taking = true;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = thread.as_ref().and_then(|(works, _)| works.send(work).ok());
+        if sent.is_none() {
+            self.shared.lock().taking = false;
+        }
         sent.ok_or_else(|| Error::Internal("no thread writes checkpoints".into()))
     }
 

@@ -34,8 +34,9 @@ struct CutState {
     /// How many workers have saved their state, and their counts.
     saved: usize,
     totals: Totals,
-    /// A worker completes the cut.
+    /// A worker completes the cut; the cut has been handed over.
     completes: bool,
+    handed: bool,
     /// In the coordinator: the number of other processes, and their parts of the cut so far.
     others: usize,
     parts: Vec<CutPart>,
@@ -61,6 +62,7 @@ impl Cuts {
             saved: 0,
             totals: Totals::default(),
             completes: false,
+            handed: false,
             others: if place.process == 0 { place.processes - 1 } else { 0 },
             parts: Vec::new(),
             over: vec![false; workers],
@@ -159,6 +161,11 @@ impl Cuts {
         completes
     }
 
+    /// The cut is handed over, or this process's part of it.
+    pub(super) fn note_handed(&self) {
+        self.lock().handed = true;
+    }
+
     /// The parts of the other processes.
     pub(super) fn take_parts(&self) -> Vec<CutPart> {
         std::mem::take(&mut self.lock().parts)
@@ -242,7 +249,7 @@ impl Cuts {
     pub(crate) fn finish(&self) -> Option<u64> {
         let mut state = self.lock();
         state.closed = true;
-        let is_open = self.begun.swap(false, AcqRel) && !state.completes;
+        let is_open = self.begun.swap(false, AcqRel) && !state.handed;
         is_open.then_some(state.cut.number)
     }
 
@@ -250,7 +257,8 @@ impl Cuts {
         let mut state = self.lock();
         state.sealed.iter_mut().flatten().for_each(|sealed| *sealed = None);
         state.fired.iter_mut().flatten().for_each(|fired| *fired = None);
-        (state.saved, state.totals, state.completes) = (0, Totals::default(), false);
+        (state.saved, state.totals) = (0, Totals::default());
+        (state.completes, state.handed) = (false, false);
         self.begun.store(false, Release);
     }
 }

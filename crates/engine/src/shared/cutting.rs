@@ -139,9 +139,20 @@ impl Shared {
             return self.write_part(number, net, &**checkpoints);
         }
         let parts = self.cuts.take_parts();
-        if self.gathers.iter().any(Gather::fails_later) {
-            checkpoints.given_up(number, parts.len());
-        } else if !checkpoints.complete(self.cut_taken(number, parts)?)? {
+        let others = parts.len();
+        let cut = match self.gathers.iter().any(Gather::fails_later) {
+            true => None,
+            false => Some(self.cut_taken(number, parts)?),
+        };
+        self.cuts.note_handed();
+        let goes_on = match cut {
+            Some(cut) => checkpoints.complete(cut)?,
+            None => {
+                checkpoints.given_up(number, others);
+                true
+            }
+        };
+        if !goes_on {
             // A job that stops at the cut computes no row behind it.
             self.cuts.begin_write();
             return Ok(());
@@ -197,6 +208,7 @@ impl Shared {
             shared.cuts.end_write();
             shared.wake_all();
         };
+        self.cuts.note_handed();
         checkpoints.part(number, prepared, Box::new(written))
     }
 
