@@ -99,6 +99,8 @@ fn simulated_processes_go_on_from_their_last_cut() {
         &[
             ("cuts", count(&sums.cuts)),
             ("cuts that were given up", count(&sums.given_up)),
+            ("cuts that were awaited", count(&sums.awaited)),
+            ("cuts before others were written", count(&sums.overtaken)),
             ("slices that were left out", count(&sums.left_out)),
             ("cuts that a later one did not refer to", count(&sums.behind)),
             ("rows of records that waited", count(&sums.waited[0])),
