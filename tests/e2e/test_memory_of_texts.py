@@ -1,4 +1,4 @@
-"""The memory budget with long keys and long texts; see test_memory.py, which stands alone as it takes minutes."""
+"""The memory budget with long keys and long texts. The other tests of memory are in test_memory.py; both files take minutes."""
 
 from pathlib import Path
 
