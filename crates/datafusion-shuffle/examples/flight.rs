@@ -92,7 +92,7 @@ impl Bench {
     /// A query both ways, alternating which way is first.
     async fn pair(&self, ours: &Cluster, theirs: &Cluster, number: i32, round: usize) -> Pair {
         let text = query(number, self.scale);
-        let (exchange, flight) = if round % 2 == 0 {
+        let (exchange, flight) = if round.is_multiple_of(2) {
             let exchange = timed(ours, &text).await;
             (exchange, timed(theirs, &text).await)
         } else {

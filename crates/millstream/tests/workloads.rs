@@ -32,8 +32,8 @@ fn run(
 fn perturbed(workload: Workload) -> Vec<Spec> {
     // Of whole rows all pairs are kept.
     let (records, many) = match workload {
-        Workload::Nb8Rows => (3_001, 300_007),
-        Workload::Nb11 => (2_001, 30_001),
+        Workload::Nb8Rows => (1_501, 300_007),
+        Workload::Nb11 => (1_001, 30_001),
         _ => (30_011, 300_007),
     };
     let base = Spec { records, ..Spec::new(workload) };
