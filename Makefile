@@ -62,6 +62,7 @@ test-long: .venv/ready
 
 test-datafusion:
 	@.ci/setup cc rust
+	cargo clippy --profile ci --locked --workspace --all-targets -- -D warnings
 	cargo test --profile ci --locked --workspace --test queries --test failing
 
 test-datafusion-long:
