@@ -34,7 +34,7 @@ fn perturbed(workload: Workload) -> Vec<Spec> {
     let (records, many) = match workload {
         Workload::Nb8Rows => (1_501, 300_007),
         Workload::Nb11 => (1_001, 30_001),
-        _ => (30_011, 300_007),
+        _ => (12_011, 200_003),
     };
     let base = Spec { records, ..Spec::new(workload) };
     vec![
