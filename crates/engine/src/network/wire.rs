@@ -246,6 +246,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 23);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 25);
     }
 }
