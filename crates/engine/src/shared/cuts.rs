@@ -218,8 +218,7 @@ impl Cuts {
 
     /// Notes that a worker of a job of several processes has nothing left to do. True once, when
     /// all workers have nothing left to do, and the processes that report here, and no part of this
-    /// process is being written. In the coordinator,
-    /// no cut begins after that.
+    /// process is being written. In the coordinator, no cut begins after that.
     pub(super) fn note_over(&self, worker: usize) -> bool {
         let mut state = self.lock();
         state.over[worker] = true;
