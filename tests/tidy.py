@@ -36,7 +36,7 @@ FLOORS = [
     {"contract", "datafusion-shuffle", "bucket"},
     {"operators", "sql", "store", "workloads"},
     {"connect", "engine"},
-    {"checkpoint"},
+    {"checkpoint", "kafka"},
     {"millstream"},
     {"arguments"},
     {"lab"},

@@ -352,6 +352,10 @@ impl Split for BesideSplit {
         self.inner.progress()
     }
 
+    fn caught_up(&self) -> bool {
+        self.inner.caught_up()
+    }
+
     fn drain(&mut self) -> bool {
         self.inner.drain()
     }

@@ -285,6 +285,11 @@ pub trait Split: Send {
     fn progress(&self) -> Option<Extent> {
         None
     }
+    /// Whether a pending split has handed out all that there is. If not, or if the source cannot be
+    /// asked at the moment, the split does not become idle, however long nothing comes.
+    fn caught_up(&self) -> bool {
+        true
+    }
     /// Drains the split: it accepts no more from outside. True if the split has accepted data, and
     /// confirmed the acceptance to the sender, that have not been handed out. The split then hands
     /// them out, and [`SplitPoll::Ended`] follows. If false, the job requests no more chunks. Must

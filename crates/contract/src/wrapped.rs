@@ -178,6 +178,10 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
         self.inner.progress()
     }
 
+    fn caught_up(&self) -> bool {
+        self.inner.caught_up()
+    }
+
     fn drain(&mut self) -> bool {
         self.inner.drain()
     }

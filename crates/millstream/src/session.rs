@@ -38,6 +38,7 @@ impl Session {
         registry.register_source("nexmark", |options| {
             Ok(Arc::new(NexmarkTable::from_options(options)?))
         });
+        millstream_kafka::register(&registry);
         let planner = Planner::new(registry.clone(), base_dir.into());
         Session { planner, registry, fixed: Vec::new() }
     }

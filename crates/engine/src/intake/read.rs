@@ -105,6 +105,7 @@ impl Intake {
         }
         let progress = reader.progress();
         let position = matches!(poll, SplitPoll::Chunk(_)).then(|| reader.position());
+        let has_more = matches!(poll, SplitPoll::Pending { .. }) && !reader.caught_up();
         drop(reader);
         let mut state = self.lock();
         let s = &mut state.splits[split];
@@ -126,6 +127,10 @@ impl Intake {
             SplitPoll::Pending { retry_at_us } => {
                 s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
                 (s.pending, s.nothing_until_us) = (true, retry_at_us.map_or(now, |at| at.max(now)));
+                if has_more {
+                    // The idle time begins when all has come.
+                    s.last_data_us = s.last_data_us.max(now);
+                }
                 self.settle(&mut state, split)?;
                 if state.splits[split].ended {
                     drop(state);

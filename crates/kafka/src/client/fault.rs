@@ -1,0 +1,105 @@
+//! What goes wrong between a client and its brokers.
+
+use std::fmt::Display;
+use std::io;
+
+use kafka_protocol::error::ResponseError;
+use millstream_contract::Error;
+
+use super::wire::Address;
+
+/// The result of a conversation with a broker.
+pub(crate) type Outcome<T> = Result<T, Fault>;
+
+/// A failed conversation.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// May pass: a broker is away, or a partition has a new leader.
+    Retry(String),
+    /// Does not pass by itself.
+    Fatal { place: String, message: String, help: String },
+}
+
+impl Fault {
+    pub(crate) fn retry(message: String) -> Fault {
+        Fault::Retry(message)
+    }
+
+    /// A connection failed.
+    pub(crate) fn io(address: &Address, error: &io::Error) -> Fault {
+        let message = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the broker closed the connection".to_string(),
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer in time".to_string(),
+            _ => error.to_string(),
+        };
+        Fault::Retry(format!("broker {address}: {message}"))
+    }
+
+    /// Nobody answers at an address.
+    pub(crate) fn unreachable(address: &Address, error: &io::Error) -> Fault {
+        Fault::Retry(format!("broker {address}: no connection: {error}"))
+    }
+
+    /// The peer at an address is no broker.
+    pub(crate) fn no_kafka(address: &Address, error: &dyn Display) -> Fault {
+        Fault::Fatal {
+            place: format!("broker {address}"),
+            message: format!("expected a broker of Kafka, found something else: {error}"),
+            help: "check host and port in 'properties.bootstrap.servers', and \
+                   'properties.security.protocol': a listener with TLS answers nobody without"
+                .into(),
+        }
+    }
+
+    /// The first message got no answer: often one side speaks TLS and the other does not.
+    pub(crate) fn at_first_message(self, address: &Address, tls: bool) -> Fault {
+        match self {
+            Fault::Retry(message) if !tls && message.contains("closed the connection") => {
+                Fault::Fatal {
+                    place: format!("broker {address}"),
+                    message: "the broker closed the connection at the first message".into(),
+                    help: "if the listener expects TLS or a password, set \
+                           'properties.security.protocol' to SSL, SASL_PLAINTEXT or SASL_SSL"
+                        .into(),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// A broker answers with an error.
+    pub(crate) fn broker(address: &Address, what: &str, error: ResponseError) -> Fault {
+        match error.is_retriable() {
+            true => Fault::Retry(format!("broker {address}: {what}: {error}")),
+            false => Fault::Fatal {
+                place: format!("broker {address}"),
+                message: format!("{what}: {error}"),
+                help: String::new(),
+            },
+        }
+    }
+
+    pub(crate) fn internal(message: String) -> Fault {
+        Fault::Fatal { place: "kafka".into(), message, help: "please report it".into() }
+    }
+
+    /// As the error of a job. `servers` is who was asked.
+    pub(crate) fn error(self, servers: &str) -> Error {
+        match self {
+            Fault::Fatal { place, message, help } => Error::Io { place, message, help },
+            Fault::Retry(message) => Error::Io {
+                place: format!("kafka {servers}"),
+                message,
+                help: "check 'properties.bootstrap.servers', and whether the broker runs".into(),
+            },
+        }
+    }
+
+    /// For a notice.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Fault::Retry(message) => message.clone(),
+            Fault::Fatal { place, message, .. } => format!("{place}: {message}"),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! A client of Kafka's protocol, with what a source and a sink need.
+
+pub(crate) mod batch;
+pub(crate) mod cluster;
+pub(crate) mod fault;
+mod login;
+pub(crate) mod settings;
+mod tls;
+mod unpack;
+pub(crate) mod wire;

@@ -1,0 +1,304 @@
+//! A connection to one broker: a request, then its response.
+//!
+//! The layout of messages is the library's (`kafka-protocol`). Here are frames, versions, time-outs
+//! and the start of a session: TLS, versions, password.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::error::{ParseResponseErrorCode, ResponseError};
+use kafka_protocol::messages::{
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FetchResponse,
+    FindCoordinatorRequest, FindCoordinatorResponse, ListOffsetsRequest, ListOffsetsResponse,
+    MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetFetchRequest, OffsetFetchResponse, RequestHeader, ResponseHeader,
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+    SaslHandshakeResponse,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, StrBytes};
+
+use super::fault::{Fault, Outcome};
+use super::login;
+use super::settings::ClientSettings;
+
+/// A frame of a broker is smaller; what begins otherwise is no Kafka.
+const FRAME_BYTES_MAX: usize = 512 << 20;
+/// Bytes read at once.
+const STEP_BYTES: usize = 1 << 20;
+
+/// A request, and its response. (The library has the like for those who also read requests.)
+pub(crate) trait Request: Encodable + Message + HeaderVersion {
+    const KIND: ApiKey;
+    type Response: Decodable + HeaderVersion;
+}
+
+macro_rules! requests {
+    ($($kind:ident $request:ident $response:ident,)*) => {
+        $(impl Request for $request {
+            const KIND: ApiKey = ApiKey::$kind;
+            type Response = $response;
+        })*
+    };
+}
+
+requests! {
+    ApiVersions ApiVersionsRequest ApiVersionsResponse,
+    Fetch FetchRequest FetchResponse,
+    FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,
+    ListOffsets ListOffsetsRequest ListOffsetsResponse,
+    Metadata MetadataRequest MetadataResponse,
+    OffsetCommit OffsetCommitRequest OffsetCommitResponse,
+    OffsetFetch OffsetFetchRequest OffsetFetchResponse,
+    SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,
+    SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,
+}
+
+/// A broker's address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(into),
+            Stream::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+/// A connection to a broker.
+pub(crate) struct Connection {
+    address: Address,
+    stream: Stream,
+    client_id: StrBytes,
+    /// By the key of a request, the versions that the broker knows.
+    versions: BTreeMap<i16, (i16, i16)>,
+    correlation: i32,
+    request_timeout: Duration,
+}
+
+impl Connection {
+    /// Connects, and logs in if the settings say so.
+    pub(crate) fn open(address: &Address, settings: &ClientSettings) -> Outcome<Connection> {
+        let socket = connect(address, settings.connect_timeout)?;
+        let failed = |error: io::Error| Fault::io(address, &error);
+        socket.set_nodelay(true).map_err(failed)?;
+        socket.set_read_timeout(Some(settings.connect_timeout)).map_err(failed)?;
+        socket.set_write_timeout(Some(settings.request_timeout)).map_err(failed)?;
+        let stream = match &settings.tls {
+            None => Stream::Plain(socket),
+            Some(tls) => Stream::Tls(Box::new(tls.connect(address, socket)?)),
+        };
+        let mut connection = Connection {
+            address: address.clone(),
+            stream,
+            client_id: StrBytes::from_string(settings.client_id.clone()),
+            versions: BTreeMap::new(),
+            correlation: 0,
+            request_timeout: settings.request_timeout,
+        };
+        connection.ask_versions(settings)?;
+        if let Some(user) = &settings.user {
+            login::log_in(&mut connection, user)?;
+        }
+        Ok(connection)
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The versions of requests that the broker knows: the first message of any session.
+    fn ask_versions(&mut self, settings: &ClientSettings) -> Outcome<()> {
+        let request = ApiVersionsRequest::default()
+            .with_client_software_name(StrBytes::from_static_str("millstream"))
+            .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));
+        let mut version = 3;
+        let response = loop {
+            let mut body = self
+                .exchange(&request, version, Duration::ZERO)
+                .map_err(|fault| fault.at_first_message(&self.address, settings.tls.is_some()))?;
+            // A broker that does not know the version answers in the first.
+            let unknown = body.get(..2) == Some(&35i16.to_be_bytes()[..]);
+            if unknown && version > 0 {
+                version = 0;
+                continue;
+            }
+            break ApiVersionsResponse::decode(&mut body, version)
+                .map_err(|error| Fault::no_kafka(&self.address, &error))?;
+        };
+        if let Some(error) = response.error_code.err() {
+            return Err(Fault::broker(&self.address, "its versions", error));
+        }
+        let versions = response.api_keys.iter();
+        self.versions =
+            versions.map(|api| (api.api_key, (api.min_version, api.max_version))).collect();
+        Ok(())
+    }
+
+    /// The version of this request that both sides know, `highest` at most.
+    pub(crate) fn version_of<R: Request>(&self, highest: i16) -> Outcome<i16> {
+        let (min, max) = (R::VERSIONS.min, R::VERSIONS.max.min(highest));
+        let (broker_min, broker_max) = self.versions.get(&(R::KIND as i16)).copied().unwrap_or((0, -1));
+        let version = max.min(broker_max);
+        if version < min.max(broker_min) {
+            let kind = R::KIND;
+            return Err(Fault::Fatal {
+                place: format!("broker {}", self.address),
+                message: format!(
+                    "expected a broker that knows {kind:?} in a version from {min} to {max}, found \
+                     one with versions from {broker_min} to {broker_max}"
+                ),
+                help: "brokers from Apache Kafka 2.1 on can be read".into(),
+            });
+        }
+        Ok(version)
+    }
+
+    /// Sends a request in the highest common version, and waits for the response.
+    pub(crate) fn call<R: Request>(&mut self, request: &R) -> Outcome<R::Response> {
+        let version = self.version_of::<R>(i16::MAX)?;
+        self.call_in(request, version, Duration::ZERO)
+    }
+
+    /// Sends a request in this version, and waits for the response, which may take so much longer
+    /// than responses usually do.
+    pub(crate) fn call_in<R: Request>(
+        &mut self,
+        request: &R,
+        version: i16,
+        longer: Duration,
+    ) -> Outcome<R::Response> {
+        let mut body = self.exchange(request, version, longer)?;
+        R::Response::decode(&mut body, version).map_err(|error| {
+            Fault::retry(format!("broker {}: a response cannot be read: {error}", self.address))
+        })
+    }
+
+    /// Sends a request; the response's bytes behind the header.
+    fn exchange<R: Request>(
+        &mut self,
+        request: &R,
+        version: i16,
+        longer: Duration,
+    ) -> Outcome<Bytes> {
+        self.correlation = self.correlation.wrapping_add(1);
+        let header = RequestHeader::default()
+            .with_request_api_key(R::KIND as i16)
+            .with_request_api_version(version)
+            .with_correlation_id(self.correlation)
+            .with_client_id(Some(self.client_id.clone()));
+        let mut frame = BytesMut::with_capacity(256);
+        frame.put_i32(0);
+        let written = header
+            .encode(&mut frame, R::header_version(version))
+            .and_then(|()| request.encode(&mut frame, version));
+        written.map_err(|error| Fault::internal(format!("a request cannot be written: {error}")))?;
+        let length = i32::try_from(frame.len() - 4)
+            .map_err(|_| Fault::internal("a request is longer than 2 GiB".into()))?;
+        frame[..4].copy_from_slice(&length.to_be_bytes());
+        let failed = |error: io::Error| Fault::io(&self.address, &error);
+        self.stream.write_all(&frame).map_err(failed)?;
+        let deadline = Instant::now() + self.request_timeout + longer;
+        let mut body = self.read_frame(deadline)?;
+        let header = ResponseHeader::decode(&mut body, R::Response::header_version(version))
+            .map_err(|error| Fault::no_kafka(&self.address, &error))?;
+        if header.correlation_id != self.correlation {
+            let message = "a response belongs to another request".to_string();
+            return Err(Fault::retry(format!("broker {}: {message}", self.address)));
+        }
+        Ok(body)
+    }
+
+    fn read_frame(&mut self, deadline: Instant) -> Outcome<Bytes> {
+        let mut length = [0; 4];
+        self.read_exact(&mut length, deadline)?;
+        let length = i32::from_be_bytes(length);
+        let length = usize::try_from(length).ok().filter(|length| *length <= FRAME_BYTES_MAX);
+        let Some(length) = length else {
+            return Err(Fault::no_kafka(&self.address, &"its answer is no response of Kafka's"));
+        };
+        // Room is made as bytes come: the peer may only say that there are many.
+        let mut body = BytesMut::new();
+        while body.len() < length {
+            let before = body.len();
+            body.resize(length.min(before + STEP_BYTES.max(before)), 0);
+            self.read_exact(&mut body[before..], deadline)?;
+        }
+        Ok(body.freeze())
+    }
+
+    fn read_exact(&mut self, into: &mut [u8], deadline: Instant) -> Outcome<()> {
+        let failed = |error: io::Error| Fault::io(&self.address, &error);
+        let mut at = 0;
+        while at < into.len() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Fault::io(&self.address, &io::ErrorKind::TimedOut.into()));
+            }
+            self.stream.socket().set_read_timeout(Some(left)).map_err(failed)?;
+            match self.stream.read(&mut into[at..]) {
+                Ok(0) => {
+                    return Err(Fault::io(&self.address, &io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(read) => at += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first of a host's addresses that answers.
+fn connect(address: &Address, timeout: Duration) -> Outcome<TcpStream> {
+    let found = (address.host.as_str(), address.port).to_socket_addrs();
+    let found = found.map_err(|error| Fault::unreachable(address, &error))?;
+    let mut last = io::Error::other("the host has no address");
+    for socket in found {
+        match TcpStream::connect_timeout(&socket, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(Fault::unreachable(address, &last))
+}
+
+/// The error behind a code of a response, if it is one.
+pub(crate) fn error_of(code: i16) -> Option<ResponseError> {
+    code.err()
+}

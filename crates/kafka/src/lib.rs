@@ -1,0 +1,27 @@
+//! Kafka: topics as tables ([`KafkaTable`]).
+//!
+//! Names of options are Flink's; `docs/kafka.md` says what a user does.
+//!
+//! A client of our own speaks the protocol ([`client`]); the layout of its messages is a library's.
+//! Batches of records are handed out as the broker sends them, still compressed, and any worker
+//! unpacks and decodes them, so a topic of one partition keeps all workers busy.
+
+mod client;
+mod source;
+
+use std::sync::Arc;
+
+use millstream_connect::{Connector, Registry};
+
+pub use source::KafkaTable;
+
+/// Makes the connector `kafka` known.
+pub fn register(registry: &Registry) {
+    registry.register(
+        "kafka",
+        Connector::new()
+            .source(|options| Ok(Arc::new(KafkaTable::from_options(options)?)))
+            .check(|options| KafkaTable::from_options(options).map(drop))
+            .metadata(source::metadata()),
+    );
+}

@@ -1,0 +1,124 @@
+//! Where reading begins and ends in each partition, as offsets.
+
+use std::collections::BTreeMap;
+
+use super::fetch::{Log, out_of_range};
+use super::options::{Bound, Reset, ScanOptions};
+use crate::client::cluster::{Asked, Cluster, Metadata, Partition};
+use crate::client::fault::{Fault, Outcome};
+
+/// The logs of partitions.
+pub(super) fn logs(
+    cluster: &mut Cluster,
+    metadata: &Metadata,
+    partitions: &[Partition],
+) -> Outcome<BTreeMap<Partition, Log>> {
+    let mut all = |asked: Asked| {
+        let asked = partitions.iter().map(|partition| (partition.clone(), asked)).collect();
+        cluster.offsets(metadata, &asked)
+    };
+    let (starts, ends) = (all(Asked::Earliest)?, all(Asked::Latest)?);
+    let log = |partition: &Partition| {
+        let offset = |of: &BTreeMap<Partition, Option<i64>>| of.get(partition).copied().flatten();
+        let log = Log { start: offset(&starts)?, end: offset(&ends)? };
+        Some((partition.clone(), log))
+    };
+    let found: Option<BTreeMap<_, _>> = partitions.iter().map(log).collect();
+    found.ok_or_else(|| Fault::retry("a broker does not tell where its log begins".into()))
+}
+
+/// The offset of each partition at which reading begins.
+pub(super) fn starts(
+    cluster: &mut Cluster,
+    metadata: &Metadata,
+    options: &ScanOptions,
+    logs: &BTreeMap<Partition, Log>,
+) -> Outcome<BTreeMap<Partition, i64>> {
+    let mut found = resolved(cluster, metadata, options, &options.startup, logs)?;
+    let mut starts = BTreeMap::new();
+    for (partition, log) in logs {
+        let offset = match (found.remove(partition).flatten(), &options.startup) {
+            (Some(offset), _) => offset,
+            (None, Bound::Group) => match options.reset {
+                Reset::Earliest => log.start,
+                Reset::Latest => log.end,
+                Reset::Fail => return Err(no_offset(partition, options)),
+            },
+            // As in Flink, partitions that are not named begin where the group is.
+            (None, Bound::Specific(_)) => match options.reset {
+                Reset::Latest => log.end,
+                _ => log.start,
+            },
+            // Nothing is as late.
+            (None, _) => log.end,
+        };
+        if offset < log.start || offset > log.end {
+            return Err(out_of_range(partition, offset, *log));
+        }
+        starts.insert(partition.clone(), offset);
+    }
+    Ok(starts)
+}
+
+/// The offset of each partition at which reading ends.
+pub(super) fn ends(
+    cluster: &mut Cluster,
+    metadata: &Metadata,
+    options: &ScanOptions,
+    logs: &BTreeMap<Partition, Log>,
+) -> Outcome<BTreeMap<Partition, i64>> {
+    let Some(bound) = &options.bounded else {
+        return Ok(logs.keys().map(|partition| (partition.clone(), i64::MAX)).collect());
+    };
+    let mut found = resolved(cluster, metadata, options, bound, logs)?;
+    let mut ends = BTreeMap::new();
+    for (partition, log) in logs {
+        let offset = match (found.remove(partition).flatten(), bound) {
+            (Some(offset), _) => offset,
+            (None, Bound::Group) => return Err(no_offset(partition, options)),
+            (None, _) => log.end,
+        };
+        ends.insert(partition.clone(), offset);
+    }
+    Ok(ends)
+}
+
+fn no_offset(partition: &Partition, options: &ScanOptions) -> Fault {
+    let group = options.fetch.group.as_deref().unwrap_or_default();
+    Fault::Fatal {
+        place: format!("topic '{}', partition {}", partition.topic, partition.number),
+        message: format!("the group '{}' has no offset", group.escape_debug()),
+        help: "say where to begin: 'properties.auto.offset.reset' = 'earliest' or 'latest', or \
+               'scan.startup.mode' = 'earliest-offset'"
+            .into(),
+    }
+}
+
+/// Offsets of a bound; `None` where it has none.
+fn resolved(
+    cluster: &mut Cluster,
+    metadata: &Metadata,
+    options: &ScanOptions,
+    bound: &Bound,
+    logs: &BTreeMap<Partition, Log>,
+) -> Outcome<BTreeMap<Partition, Option<i64>>> {
+    let each = |offset: &dyn Fn(&Partition, &Log) -> Option<i64>| {
+        let offsets = logs.iter().map(|(partition, log)| (partition.clone(), offset(partition, log)));
+        Ok(offsets.collect())
+    };
+    match bound {
+        Bound::Earliest => each(&|_, log| Some(log.start)),
+        Bound::Latest => each(&|_, log| Some(log.end)),
+        Bound::Specific(offsets) => each(&|partition, _| offsets.get(&partition.number).copied()),
+        Bound::Timestamp(time) => {
+            let asked = logs.keys().map(|partition| (partition.clone(), Asked::At(*time)));
+            cluster.offsets(metadata, &asked.collect())
+        }
+        Bound::Group => {
+            let group = options.fetch.group.as_deref().unwrap_or_default();
+            let partitions: Vec<Partition> = logs.keys().cloned().collect();
+            let committed = cluster.committed(group, &partitions)?;
+            each(&|partition, _| committed.get(partition).copied())
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The columns of a table: which stand in a message's value, which in its key, and which beside.
+//!
+//! | key | type | |
+//! |---|---|---|
+//! | `topic` | STRING | |
+//! | `partition` | INT | |
+//! | `offset` | BIGINT | |
+//! | `timestamp` | TIMESTAMP_LTZ(3) | by the producer or the log |
+//! | `timestamp-type` | STRING | `CreateTime` or `LogAppendTime` |
+//! | `headers` | MAP<STRING, BYTES> | of several headers of one name the last |
+//! | `header-list` | ARRAY<ROW<key STRING, value BYTES>> | all |
+//! | `leader-epoch` | INT | |
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BinaryBuilder, Int32Array, Int64Array, ListArray, MapArray, StringArray,
+    StringBuilder, StructArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use millstream_connect::Options;
+use millstream_contract::calendar::tick_ns;
+use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
+
+/// A column beside the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    Topic,
+    Partition,
+    Offset,
+    Timestamp,
+    TimestampType,
+    Headers,
+    HeaderList,
+    LeaderEpoch,
+}
+
+const BESIDE: [(&str, Beside); 8] = [
+    ("topic", Beside::Topic),
+    ("partition", Beside::Partition),
+    ("offset", Beside::Offset),
+    ("timestamp", Beside::Timestamp),
+    ("timestamp-type", Beside::TimestampType),
+    ("headers", Beside::Headers),
+    ("header-list", Beside::HeaderList),
+    ("leader-epoch", Beside::LeaderEpoch),
+];
+
+/// Where the values of a column come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The column of this number in the value.
+    Value(usize),
+    /// The column of this number in the key.
+    Key(usize),
+    Beside(Beside),
+}
+
+/// The columns of a table.
+#[derive(Debug, Clone)]
+pub(super) struct Columns {
+    pub(super) all: SchemaRef,
+    pub(super) value: SchemaRef,
+    /// The columns of the key, as the key names them.
+    pub(super) key: SchemaRef,
+    pub(super) origins: Vec<Origin>,
+}
+
+/// The keys of metadata columns, and their types.
+pub(crate) fn metadata() -> Vec<(&'static str, DataType)> {
+    let of = |beside: Beside| match beside {
+        Beside::Topic | Beside::TimestampType => DataType::Utf8,
+        Beside::Partition | Beside::LeaderEpoch => DataType::Int32,
+        Beside::Offset => DataType::Int64,
+        Beside::Timestamp => DataType::Timestamp(TimeUnit::Millisecond, None),
+        Beside::Headers => {
+            let entries = header_fields("key", "value");
+            let entries = Field::new("entries", DataType::Struct(entries), false);
+            DataType::Map(Arc::new(entries), false)
+        }
+        Beside::HeaderList => {
+            let row = DataType::Struct(header_fields("key", "value"));
+            DataType::List(Arc::new(Field::new("item", row, true)))
+        }
+    };
+    BESIDE.iter().map(|(key, beside)| (*key, of(*beside))).collect()
+}
+
+fn header_fields(name: &str, value: &str) -> Fields {
+    Fields::from(vec![
+        Field::new(name, DataType::Utf8, false),
+        Field::new(value, DataType::Binary, true),
+    ])
+}
+
+impl Columns {
+    /// From the options `key.fields`, `key.fields-prefix` and `value.fields-include`.
+    pub(super) fn new(table: &TableOptions, options: &Options<'_>, keyed: bool) -> Result<Columns> {
+        let fields = options.text("key.fields").unwrap_or_default();
+        let fields: Vec<&str> =
+            fields.split(';').map(str::trim).filter(|field| !field.is_empty()).collect();
+        let prefix = options.text("key.fields-prefix").unwrap_or_default();
+        let form = "'ALL' or 'EXCEPT_KEY'";
+        let include = options.parsed("value.fields-include", form, |text| match text.trim() {
+            "ALL" => Some(true),
+            "EXCEPT_KEY" => Some(false),
+            _ => None,
+        })?;
+        let all_in_value = include.unwrap_or(true);
+        if keyed && fields.is_empty() {
+            let message = "the option 'key.format' needs the columns of the key".to_string();
+            return Err(options.error("key.fields", message, "name them with ';' between"));
+        }
+        if !keyed && !fields.is_empty() {
+            let message = "columns of the key need the format of the key".to_string();
+            return Err(options.error("key.format", message, "for example 'key.format' = 'raw'"));
+        }
+        if !prefix.is_empty() && all_in_value {
+            let message = "a prefix needs 'value.fields-include' = 'EXCEPT_KEY'".to_string();
+            return Err(options.error("key.fields-prefix", message, "as in Flink"));
+        }
+        let mut found = Vec::new();
+        for field in &fields {
+            let is_physical = table.schema.field_with_name(field).is_ok()
+                && !table.metadata.contains_key(*field);
+            if !is_physical || !field.starts_with(prefix) {
+                let what = match is_physical {
+                    false => format!("there is no column '{}' in messages", field.escape_debug()),
+                    true => format!("'{field}' does not begin with the prefix '{prefix}'"),
+                };
+                return Err(options.error("key.fields", what, ""));
+            }
+            found.push(*field);
+        }
+        let (mut value, mut key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        for field in table.schema.fields() {
+            origins.push(match table.metadata.get(field.name()) {
+                Some(metadata) => {
+                    let found = BESIDE.iter().find(|(name, _)| name == metadata);
+                    let (_, beside) = found.ok_or_else(|| {
+                        Error::Internal(format!("metadata '{metadata}' was not refused"))
+                    })?;
+                    Origin::Beside(*beside)
+                }
+                None if !all_in_value && found.contains(&field.name().as_str()) => {
+                    let name = field.name().strip_prefix(prefix).unwrap_or(field.name());
+                    key.push(field.as_ref().clone().with_name(name));
+                    Origin::Key(key.len() - 1)
+                }
+                // A column in both is read from the value, as in Flink.
+                None => {
+                    value.push(field.clone());
+                    Origin::Value(value.len() - 1)
+                }
+            });
+        }
+        Ok(Columns {
+            all: table.schema.clone(),
+            value: Arc::new(Schema::new(value)),
+            key: Arc::new(Schema::new(key)),
+            origins,
+        })
+    }
+}
+
+/// What stands beside the messages of a chunk.
+#[derive(Debug, Default)]
+pub(super) struct BesideValues {
+    pub(super) offsets: Vec<i64>,
+    pub(super) timestamps: Vec<i64>,
+    pub(super) appended: Vec<bool>,
+    pub(super) epochs: Vec<i32>,
+    pub(super) headers: HeaderValues,
+}
+
+/// The headers of the messages of a chunk.
+#[derive(Debug, Default)]
+pub(super) struct HeaderValues {
+    /// By message, the number of headers up to its last.
+    pub(super) ends: Vec<usize>,
+    pub(super) names: Vec<String>,
+    pub(super) values: Vec<Option<Vec<u8>>>,
+}
+
+impl BesideValues {
+    /// The column of a table's field, of the messages with these numbers.
+    pub(super) fn column(
+        &self,
+        beside: Beside,
+        field: &Field,
+        (topic, partition): (&str, i32),
+        rows: &[u32],
+    ) -> Result<ArrayRef> {
+        let numbers = |of: &[i64]| -> Int64Array {
+            rows.iter().map(|row| of.get(*row as usize).copied()).collect()
+        };
+        let array: ArrayRef = match beside {
+            Beside::Topic => Arc::new(StringArray::from_iter_values(rows.iter().map(|_| topic))),
+            Beside::Partition => {
+                Arc::new(Int32Array::from_iter_values(rows.iter().map(|_| partition)))
+            }
+            Beside::Offset => Arc::new(numbers(&self.offsets)),
+            Beside::Timestamp => {
+                let DataType::Timestamp(unit, _) = field.data_type() else {
+                    return Err(Error::Internal(format!("'{}' is no timestamp", field.name())));
+                };
+                let ticks = |ms: i64| {
+                    let ns = i128::from(ms) * i128::from(tick_ns(TimeUnit::Millisecond));
+                    i64::try_from(ns.div_euclid(i128::from(tick_ns(*unit)))).ok()
+                };
+                let ticks = rows.iter().map(|row| ticks(*self.timestamps.get(*row as usize)?));
+                Arc::new(ticks.collect::<Int64Array>())
+            }
+            Beside::TimestampType => {
+                let name = |appended: Option<&bool>| match appended {
+                    Some(true) => "LogAppendTime",
+                    _ => "CreateTime",
+                };
+                let names = rows.iter().map(|row| name(self.appended.get(*row as usize)));
+                Arc::new(StringArray::from_iter_values(names))
+            }
+            Beside::LeaderEpoch => {
+                let epochs = rows.iter().map(|row| self.epochs.get(*row as usize).copied());
+                Arc::new(epochs.collect::<Int32Array>())
+            }
+            Beside::Headers => return self.headers.map(field, rows),
+            Beside::HeaderList => return self.headers.list(field, rows),
+        };
+        match array.data_type() == field.data_type() {
+            true => Ok(array),
+            false => Ok(cast(&array, field.data_type())?),
+        }
+    }
+}
+
+impl HeaderValues {
+    fn of(&self, row: u32) -> impl Iterator<Item = (&String, &Option<Vec<u8>>)> {
+        let row = row as usize;
+        let end = self.ends.get(row).copied().unwrap_or(0);
+        let start = row.checked_sub(1).and_then(|row| self.ends.get(row)).copied().unwrap_or(0);
+        let names = self.names.get(start..end).unwrap_or_default();
+        names.iter().zip(self.values.get(start..end).unwrap_or_default())
+    }
+
+    /// Entries of rows, and how many each row has.
+    fn entries(
+        &self,
+        fields: &Fields,
+        rows: &[u32],
+        last_only: bool,
+    ) -> Result<(StructArray, OffsetBuffer<i32>)> {
+        let (mut names, mut values) = (StringBuilder::new(), BinaryBuilder::new());
+        let mut lengths = Vec::with_capacity(rows.len());
+        for row in rows {
+            let all: Vec<_> = self.of(*row).collect();
+            let mut length = 0;
+            for (number, (name, value)) in all.iter().enumerate() {
+                let again = all.iter().skip(number + 1).any(|(later, _)| later == name);
+                if !(last_only && again) {
+                    names.append_value(name);
+                    values.append_option(value.as_ref());
+                    length += 1;
+                }
+            }
+            lengths.push(length);
+        }
+        let columns: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
+        let entries = StructArray::try_new(fields.clone(), columns, None)?;
+        Ok((entries, OffsetBuffer::from_lengths(lengths)))
+    }
+
+    fn map(&self, field: &Field, rows: &[u32]) -> Result<ArrayRef> {
+        if let DataType::Map(of, sorted) = field.data_type()
+            && let DataType::Struct(fields) = of.data_type()
+        {
+            let (entries, offsets) = self.entries(fields, rows, true)?;
+            return Ok(Arc::new(MapArray::try_new(of.clone(), offsets, entries, None, *sorted)?));
+        }
+        Err(Error::Internal(format!("'{}' is no map", field.name())))
+    }
+
+    fn list(&self, field: &Field, rows: &[u32]) -> Result<ArrayRef> {
+        if let DataType::List(of) = field.data_type()
+            && let DataType::Struct(fields) = of.data_type()
+        {
+            let (entries, offsets) = self.entries(fields, rows, false)?;
+            return Ok(Arc::new(ListArray::try_new(of.clone(), offsets, Arc::new(entries), None)?));
+        }
+        Err(Error::Internal(format!("'{}' is no array of rows", field.name())))
+    }
+}

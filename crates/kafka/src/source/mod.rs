@@ -1,0 +1,12 @@
+//! Reading topics: `CREATE TABLE … WITH ('connector' = 'kafka', 'topic' = …)`.
+
+mod bounds;
+mod chunk;
+mod columns;
+mod fetch;
+mod options;
+mod split;
+mod table;
+
+pub use self::table::KafkaTable;
+pub(crate) use self::columns::metadata;

@@ -1,0 +1,385 @@
+//! Topics as a table: a partition is a split.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arrow::datatypes::SchemaRef;
+use millstream_connect::Options;
+use millstream_connect::messages::{MessageFormat, OnError};
+use millstream_contract::table::{
+    AddedSplits, OpenOptions, Positions, Split, SplitSpec, Table, TableOptions,
+};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
+
+use super::bounds;
+use super::chunk::{Plan, Tombstones};
+use super::columns::{Beside, Columns, Origin};
+use super::fetch::{Fetcher, Log, Start, is_other, made_again, out_of_range};
+use super::options::{ScanOptions, Topics};
+use super::split::{KafkaSplit, Mark};
+use crate::client::cluster::{Cluster, Metadata, Partition};
+use crate::client::fault::{Fault, Outcome};
+
+/// Topics that are read.
+#[derive(Debug, Clone)]
+pub struct KafkaTable {
+    of: Arc<Declared>,
+    /// The partitions to be read; `None`: those that there are.
+    only: Option<Vec<Partition>>,
+}
+
+struct Declared {
+    scan: ScanOptions,
+    columns: Columns,
+    value: MessageFormat,
+    key: Option<MessageFormat>,
+    tombstones: Tombstones,
+    /// The threads of this process, while a split of the table is there.
+    fetcher: Mutex<Weak<Fetcher>>,
+    /// The partitions that were there when this process opened the table first.
+    opened: Mutex<Option<BTreeSet<Partition>>>,
+}
+
+impl std::fmt::Debug for Declared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Declared").field("topics", &self.scan.fetch.topics).finish_non_exhaustive()
+    }
+}
+
+impl KafkaTable {
+    /// A table from `WITH` options. Connects only when it is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] with the option at fault.
+    pub fn from_options(table: &TableOptions) -> Result<KafkaTable> {
+        let options = Options::new(table);
+        let scan = ScanOptions::from_options(table, &options)?;
+        let key_format = options.text("key.format");
+        let columns = Columns::new(table, &options, key_format.is_some())?;
+        let value_prefix = match (options.text("format"), options.text("value.format")) {
+            (Some(_), Some(_)) => {
+                let message = "the format of the value is given twice".to_string();
+                return Err(options.error("value.format", message, "leave 'format' out"));
+            }
+            (None, Some(_)) => "value.",
+            _ => "",
+        };
+        let value = format(table, &options, value_prefix, &columns.value)?;
+        let key = key_format.map(|_| format(table, &options, "key.", &columns.key)).transpose()?;
+        let form = "'skip' or 'null'";
+        let tombstones = options.parsed("value.tombstones", form, |text| match text.trim() {
+            "skip" => Some(Tombstones::Skip),
+            "null" => Some(Tombstones::Null),
+            _ => None,
+        })?;
+        let tombstones = tombstones.unwrap_or(Tombstones::Skip);
+        if tombstones == Tombstones::Null {
+            let fields = columns.value.fields();
+            if let Some(field) = fields.iter().find(|field| !field.is_nullable()) {
+                let message = format!("column '{}' is NOT NULL", field.name());
+                let help = "declare the columns of the value without NOT NULL";
+                return Err(options.error("value.tombstones", message, help));
+            }
+        }
+        if value.on_error() == OnError::Keep && (key.is_some() || tombstones == Tombstones::Null) {
+            let message = "malformed messages cannot be kept of a table with 'key.format' or \
+                           'value.tombstones' = 'null'"
+                .to_string();
+            return Err(options.error("on_error", message, "leave them out: 'on_error' = 'skip'"));
+        }
+        options.finish("a table of Kafka")?;
+        let (fetcher, opened) = Default::default();
+        let of = Declared { scan, columns, value, key, tombstones, fetcher, opened };
+        Ok(KafkaTable { of: Arc::new(of), only: None })
+    }
+
+    /// A client for a start.
+    fn cluster(&self) -> Cluster {
+        let fetch = &self.of.scan.fetch;
+        Cluster::new(fetch.client.clone(), fetch.committed_only)
+    }
+
+    fn failed(&self, fault: Fault) -> Error {
+        fault.error(&self.of.scan.fetch.client.shown())
+    }
+
+    /// The topics and their partitions now.
+    fn look(&self, cluster: &mut Cluster) -> Outcome<(Metadata, Vec<Partition>)> {
+        let topics = &self.of.scan.fetch.topics;
+        let metadata = cluster.patiently(|cluster| {
+            let metadata = topics.metadata(cluster)?;
+            match metadata.missing.first() {
+                // A topic that was just made is not known to all brokers yet.
+                Some(missing) => Err(cluster.no_topic(missing)),
+                None => Ok(metadata),
+            }
+        })?;
+        let partitions = match &self.only {
+            Some(only) => only.clone(),
+            None => all_partitions(&metadata),
+        };
+        if partitions.is_empty() && matches!(topics, Topics::Pattern(_)) {
+            return Err(Fault::Fatal {
+                place: format!("kafka {}", self.of.scan.fetch.client.shown()),
+                message: format!("no topic matches {}", topics.shown()),
+                help: "the pattern has to match a topic's whole name".into(),
+            });
+        }
+        Ok((metadata, partitions))
+    }
+
+    /// The partitions, each with where it begins and ends.
+    fn starts(&self, options: &OpenOptions) -> Outcome<(Vec<Start>, BTreeSet<Partition>)> {
+        let mut cluster = self.cluster();
+        let (metadata, partitions) = self.look(&mut cluster)?;
+        let reads = |partition: &&Partition| !options.has_ended(&partition.to_string());
+        let reads: Vec<Partition> = partitions.iter().filter(reads).cloned().collect();
+        let logs = cluster.patiently(|cluster| bounds::logs(cluster, &metadata, &reads))?;
+        let marks: BTreeMap<&Partition, Mark> = reads
+            .iter()
+            .filter_map(|of| Some((of, Mark::of(&options.from(&of.to_string()))?)))
+            .collect();
+        let unmarked = logs.iter().filter(|(partition, _)| !marks.contains_key(partition));
+        let unmarked = unmarked.map(|(partition, log)| (partition.clone(), *log));
+        let (later, others): (BTreeMap<Partition, Log>, BTreeMap<Partition, Log>) =
+            unmarked.partition(|(partition, _)| self.came_later(partition, options));
+        let scan = &self.of.scan;
+        let mut starts = cluster.patiently(|c| bounds::starts(c, &metadata, scan, &others))?;
+        // Partitions that came later are read from their first records.
+        starts.extend(later.iter().map(|(partition, log)| (partition.clone(), log.start)));
+        let unmarked = later.into_iter().chain(others).collect();
+        let ends = cluster.patiently(|c| bounds::ends(c, &metadata, scan, &unmarked))?;
+        let mut found = Vec::new();
+        for partition in partitions {
+            let id = metadata.topics.get(&partition.topic).map(|topic| topic.id);
+            let topic_id = id.unwrap_or_default();
+            let start = match (marks.get(&partition), starts.get(&partition)) {
+                (Some(mark), _) => {
+                    if is_other(topic_id, mark.topic_id) {
+                        return Err(made_again(&partition));
+                    }
+                    let log = logs.get(&partition).copied().unwrap_or_default();
+                    if mark.offset < log.start || mark.offset > log.end.max(mark.offset) {
+                        return Err(out_of_range(&partition, mark.offset, log));
+                    }
+                    let Mark { offset, epoch, until, .. } = *mark;
+                    Start { partition, topic_id, offset, epoch, until }
+                }
+                (None, Some(offset)) => {
+                    let until = ends.get(&partition).copied().unwrap_or(i64::MAX);
+                    Start { partition, topic_id, offset: *offset, epoch: -1, until }
+                }
+                // It has ended.
+                (None, None) => Start { partition, topic_id, offset: 0, epoch: -1, until: 0 },
+            };
+            found.push(start);
+        }
+        Ok((found, all_partitions(&metadata).into_iter().collect()))
+    }
+
+    /// Whether a partition was not there when the job began.
+    fn came_later(&self, partition: &Partition, options: &OpenOptions) -> bool {
+        let opened = self.of.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        !options.from.is_empty() || opened.as_ref().is_some_and(|all| !all.contains(partition))
+    }
+
+    fn running(&self) -> Option<Arc<Fetcher>> {
+        self.of.fetcher.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    fn plan(&self, partition: &Partition, projection: &[usize]) -> Result<Plan> {
+        let Declared { columns, value, key, tombstones, .. } = &*self.of;
+        let source: Arc<str> =
+            format!("topic '{}', partition {}", partition.topic, partition.number).into();
+        let (mut of_value, mut of_key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        for column in projection {
+            let origin = columns.origins.get(*column).copied();
+            let origin =
+                origin.ok_or_else(|| Error::Internal("a column that is not there".into()))?;
+            origins.push(match origin {
+                Origin::Value(column) => {
+                    of_value.push(column);
+                    Origin::Value(of_value.len() - 1)
+                }
+                Origin::Key(column) => {
+                    of_key.push(column);
+                    Origin::Key(of_key.len() - 1)
+                }
+                beside => beside,
+            });
+        }
+        let with_headers = origins.iter().any(|origin| {
+            matches!(origin, Origin::Beside(Beside::Headers | Beside::HeaderList))
+        });
+        let key = key.as_ref().filter(|_| !columns.key.fields().is_empty());
+        let key = key.map(|key| key.decoder(&source, &columns.key, &of_key)).transpose()?;
+        Ok(Plan {
+            partition: partition.clone(),
+            value: value.decoder(&source, &columns.value, &of_value)?,
+            source,
+            schema: Arc::new(columns.all.project(projection)?),
+            origins,
+            key,
+            tombstones: *tombstones,
+            with_headers,
+        })
+    }
+}
+
+/// All partitions, in order.
+fn all_partitions(metadata: &Metadata) -> Vec<Partition> {
+    let topics = metadata.topics.iter();
+    let partitions = topics.flat_map(|(topic, of)| {
+        of.leaders.keys().map(|number| Partition { topic: topic.clone(), number: *number })
+    });
+    partitions.collect()
+}
+
+fn spec(partition: &Partition) -> SplitSpec {
+    SplitSpec { name: partition.to_string(), length: None, file: None, packed: false }
+}
+
+fn partition_of(spec: &str) -> Option<Partition> {
+    let (topic, number) = spec.rsplit_once('-')?;
+    Some(Partition { topic: topic.to_string(), number: number.parse().ok()? })
+}
+
+/// The format of the value or the key, with its own options, which have the same prefix.
+fn format(
+    table: &TableOptions,
+    options: &Options<'_>,
+    prefix: &str,
+    schema: &SchemaRef,
+) -> Result<MessageFormat> {
+    let key = format!("{prefix}format");
+    let Some(name) = options.text(&key) else {
+        let message = "messages need a format".to_string();
+        return Err(options.error(&key, message, "write 'format' = 'json' among the options"));
+    };
+    let mut own = BTreeMap::from([("format".to_string(), name.to_string())]);
+    let of_format = format!("{prefix}{}.", if name.ends_with("json") { "json" } else { name });
+    for (option, value) in &table.options {
+        let is_own = option.starts_with(&of_format);
+        if is_own || option == "on_error" {
+            options.text(option);
+            let inner = option.strip_prefix(prefix).unwrap_or(option);
+            own.insert(inner.to_string(), value.clone());
+        }
+    }
+    let inner = TableOptions {
+        options: own,
+        schema: schema.clone(),
+        metadata: BTreeMap::new(),
+        ..table.clone()
+    };
+    MessageFormat::from_options(&inner, schema).map_err(|error| match error {
+        Error::Option { table, option, message, help } if option != "on_error" => {
+            Error::Option { table, option: format!("{prefix}{option}"), message, help }
+        }
+        other => other,
+    })
+}
+
+impl Table for KafkaTable {
+    fn schema(&self) -> SchemaRef {
+        self.of.columns.all.clone()
+    }
+
+    fn bounded(&self) -> bool {
+        self.of.scan.bounded.is_some()
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let (starts, seen) = self.starts(options).map_err(|fault| self.failed(fault))?;
+        let fetcher = self.running().unwrap_or_else(|| {
+            let mut settings = self.of.scan.fetch.clone();
+            // What waits here is not counted against the job's memory.
+            let part = (options.memory_bytes / 32).clamp(1 << 20, 1 << 30);
+            settings.max_bytes = settings.max_bytes.min(part as i32);
+            settings.queue_bytes =
+                settings.queue_bytes.min(part as usize / starts.len().max(1)).max(1);
+            let fetcher = Arc::new(Fetcher::start(settings, seen));
+            *self.of.fetcher.lock().unwrap_or_else(PoisonError::into_inner) =
+                Arc::downgrade(&fetcher);
+            fetcher
+        });
+        let marks: Vec<(Partition, Mark)> = starts
+            .iter()
+            .map(|start| {
+                let Start { offset, epoch, topic_id, until, .. } = *start;
+                (start.partition.clone(), Mark { offset, epoch, topic_id, until })
+            })
+            .collect();
+        let first = fetcher.add(starts);
+        let there = marks.iter().map(|(partition, _)| partition.clone()).collect();
+        let mut opened = self.of.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get_or_insert(there);
+        drop(opened);
+        let servers: Arc<str> = self.of.scan.fetch.client.shown().into();
+        let split = |(number, (partition, mark)): (usize, (Partition, Mark))| {
+            Ok(Box::new(KafkaSplit {
+                name: partition.to_string(),
+                plan: Arc::new(self.plan(&partition, projection)?),
+                fetcher: fetcher.clone(),
+                lane: first + number,
+                first: mark.offset,
+                mark,
+                batch_rows: options.batch_rows.max(1),
+                servers: servers.clone(),
+            }) as Box<dyn Split>)
+        };
+        marks.into_iter().enumerate().map(split).collect()
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        let (read, all) = (projection.len(), self.of.columns.all.fields().len());
+        let all = counted(all as u64, "column");
+        let topics = self.of.scan.fetch.topics.shown();
+        format!("kafka topic {topics} ({}, {read} of {all})", self.of.value.name())
+    }
+
+    fn splits(&self) -> Result<Vec<SplitSpec>> {
+        let looked = self.look(&mut self.cluster());
+        let (_, partitions) = looked.map_err(|fault| self.failed(fault))?;
+        Ok(partitions.iter().map(spec).collect())
+    }
+
+    fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
+        let only = splits.iter().filter_map(|split| partition_of(&split.name)).collect();
+        Some(Arc::new(KafkaTable { of: self.of.clone(), only: Some(only) }))
+    }
+
+    fn added_splits(&self, is_known: &dyn Fn(&str) -> bool) -> Result<AddedSplits> {
+        if self.of.scan.fetch.discovery.is_none() {
+            return Ok(AddedSplits::Never);
+        }
+        let seen = self.running().map(|fetcher| fetcher.seen()).unwrap_or_default();
+        let new = seen.iter().filter(|partition| !is_known(&partition.to_string())).map(spec);
+        Ok(AddedSplits::New(new.collect()))
+    }
+
+    fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
+        let Some(group) = &self.of.scan.fetch.group else { return Ok(()) };
+        let offset = |(name, position): (&String, &millstream_contract::table::Position)| {
+            Some((partition_of(name)?, Mark::of(position)?.offset))
+        };
+        let offsets: BTreeMap<Partition, i64> = positions
+            .iter()
+            .filter(|(name, _)| !ended.contains(*name))
+            .filter_map(offset)
+            .collect();
+        match self.running() {
+            _ if offsets.is_empty() => {}
+            Some(fetcher) => fetcher.commit(offsets),
+            // The last checkpoint of a job: nothing is fetched any more.
+            None => {
+                if let Err(fault) = self.cluster().commit(group, &offsets) {
+                    tracing::warn!(group, "offsets were not committed: {}", fault.text());
+                }
+            }
+        }
+        Ok(())
+    }
+}
