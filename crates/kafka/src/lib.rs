@@ -1,4 +1,4 @@
-//! Kafka: topics as tables ([`KafkaTable`]).
+//! Kafka: topics as tables that are read ([`KafkaTable`]) and written ([`KafkaSink`]).
 //!
 //! Names of options are Flink's; `docs/kafka.md` says what a user does.
 //!
@@ -7,12 +7,16 @@
 //! unpacks and decodes them, so a topic of one partition keeps all workers busy.
 
 mod client;
+mod columns;
+mod formats;
+mod sink;
 mod source;
 
 use std::sync::Arc;
 
 use millstream_connect::{Connector, Registry};
 
+pub use sink::KafkaSink;
 pub use source::KafkaTable;
 
 /// Makes the connector `kafka` known.
@@ -21,7 +25,8 @@ pub fn register(registry: &Registry) {
         "kafka",
         Connector::new()
             .source(|options| Ok(Arc::new(KafkaTable::from_options(options)?)))
+            .sink(|options| Ok(Arc::new(KafkaSink::from_options(options)?)))
             .check(|options| KafkaTable::from_options(options).map(drop))
-            .metadata(source::metadata()),
+            .metadata(columns::metadata()),
     );
 }

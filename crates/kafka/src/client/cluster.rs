@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
@@ -13,7 +14,7 @@ use kafka_protocol::messages::offset_commit_request::{
 };
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::{
-    BrokerId, FindCoordinatorRequest, GroupId, ListOffsetsRequest, MetadataRequest,
+    BrokerId, DescribeConfigsRequest, FindCoordinatorRequest, GroupId, ListOffsetsRequest, MetadataRequest,
     OffsetCommitRequest, OffsetFetchRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
@@ -88,6 +89,20 @@ impl Asked {
     }
 }
 
+/// What a coordinator is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Group = 0,
+    Transaction = 1,
+}
+
+/// The offset of a partition that a group has committed, and a text beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Committed {
+    pub(crate) offset: i64,
+    pub(crate) metadata: String,
+}
+
 /// A client of a cluster.
 pub(crate) struct Cluster {
     pub(crate) settings: ClientSettings,
@@ -117,7 +132,7 @@ impl Cluster {
     }
 
     /// Talks to the broker at an address; after a fault the connection is not used again.
-    fn with<T>(
+    pub(super) fn with<T>(
         &mut self,
         address: &Address,
         talk: impl FnOnce(&mut Connection) -> Outcome<T>,
@@ -134,7 +149,7 @@ impl Cluster {
     }
 
     /// Talks to the first broker that answers.
-    fn with_any<T>(
+    pub(super) fn with_any<T>(
         &mut self,
         mut talk: impl FnMut(&mut Connection) -> Outcome<T>,
     ) -> Outcome<T> {
@@ -156,7 +171,7 @@ impl Cluster {
         Err(last)
     }
 
-    fn address(&self, broker: i32) -> Outcome<Address> {
+    pub(super) fn address(&self, broker: i32) -> Outcome<Address> {
         let address = self.brokers.get(&broker).cloned();
         address.ok_or_else(|| Fault::retry(format!("broker {broker} is away")))
     }
@@ -286,19 +301,20 @@ impl Cluster {
         Ok(found)
     }
 
-    fn coordinator(&mut self, group: &str) -> Outcome<Address> {
+    /// The broker that keeps a group's offsets, or a producer's transactions.
+    pub(super) fn coordinator(&mut self, kind: Kind, id: &str) -> Outcome<Address> {
         let request = FindCoordinatorRequest::default()
-            .with_key(StrBytes::from_string(group.to_string()))
-            .with_key_type(0);
+            .with_key(StrBytes::from_string(id.to_string()))
+            .with_key_type(kind as i8);
         let response = self.with_any(|connection| {
             let version = connection.version_of::<FindCoordinatorRequest>(3)?;
             connection.call_in(&request, version, Duration::ZERO)
         })?;
         if let Some(error) = error_of(response.error_code) {
-            return Err(group_fault(group, error));
+            return Err(group_fault(id, error));
         }
         let port = u16::try_from(response.port).ok();
-        let port = port.ok_or_else(|| Fault::retry(format!("group '{group}' has no coordinator")))?;
+        let port = port.ok_or_else(|| Fault::retry(format!("'{id}' has no coordinator")))?;
         Ok(Address { host: response.host.to_string(), port })
     }
 
@@ -307,8 +323,8 @@ impl Cluster {
         &mut self,
         group: &str,
         partitions: &[Partition],
-    ) -> Outcome<BTreeMap<Partition, i64>> {
-        let address = self.coordinator(group)?;
+    ) -> Outcome<BTreeMap<Partition, Committed>> {
+        let address = self.coordinator(Kind::Group, group)?;
         let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
         for partition in partitions {
             topics.entry(&partition.topic).or_default().push(partition.number);
@@ -338,11 +354,29 @@ impl Cluster {
                 if partition.committed_offset >= 0 {
                     let number = partition.partition_index;
                     let of = Partition { topic: topic.name.0.to_string(), number };
-                    found.insert(of, partition.committed_offset);
+                    let metadata = partition.metadata.map(|text| text.to_string());
+                    let offset = partition.committed_offset;
+                    found.insert(of, Committed { offset, metadata: metadata.unwrap_or_default() });
                 }
             }
         }
         Ok(found)
+    }
+
+    /// A setting of some broker, if it tells.
+    pub(super) fn broker_setting(&mut self, name: &str) -> Outcome<Option<String>> {
+        const OF_A_BROKER: i8 = 4;
+        let Some(broker) = self.brokers.keys().next() else { return Ok(None) };
+        let resource = DescribeConfigsResource::default()
+            .with_resource_type(OF_A_BROKER)
+            .with_resource_name(StrBytes::from_string(broker.to_string()))
+            .with_configuration_keys(Some(vec![StrBytes::from_string(name.to_string())]));
+        let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+        let address = self.address(*broker)?;
+        let response = self.with(&address, |connection| connection.call(&request))?;
+        let mut configs = response.results.into_iter().flat_map(|result| result.configs);
+        let found = configs.find(|config| *config.name == *name).and_then(|config| config.value);
+        Ok(found.map(|value| value.to_string()))
     }
 
     /// Commits offsets to a group that has no members, for those who look at its lag.
@@ -351,7 +385,7 @@ impl Cluster {
         group: &str,
         offsets: &BTreeMap<Partition, i64>,
     ) -> Outcome<()> {
-        let address = self.coordinator(group)?;
+        let address = self.coordinator(Kind::Group, group)?;
         let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
         for (partition, offset) in offsets {
             let one = OffsetCommitRequestPartition::default()
@@ -383,7 +417,7 @@ impl Cluster {
     }
 }
 
-fn topic_name(name: &str) -> TopicName {
+pub(super) fn topic_name(name: &str) -> TopicName {
     TopicName(StrBytes::from_string(name.to_string()))
 }
 

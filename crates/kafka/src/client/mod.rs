@@ -2,9 +2,11 @@
 
 pub(crate) mod batch;
 pub(crate) mod cluster;
+pub(crate) mod encode;
 pub(crate) mod fault;
 mod login;
+pub(crate) mod producer;
 pub(crate) mod settings;
 mod tls;
-mod unpack;
+pub(crate) mod unpack;
 pub(crate) mod wire;

@@ -1,7 +1,7 @@
 //! Compression of batches: gzip, snappy, lz4, zstd. Room is made within the bound on the memory
 //! that decoding takes ([`decoding::take`]).
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use flate2::bufread::MultiGzDecoder;
 use millstream_contract::decoding;
@@ -18,7 +18,7 @@ const XERIAL_BYTES: usize = 16;
 
 /// A way of compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(crate) enum Packing {
     Gzip,
     Snappy,
     Lz4,
@@ -36,6 +36,52 @@ impl Packing {
             4 => Some(Packing::Zstd),
             other => return Err(format!("the batch is compressed in an unknown way: {other}")),
         })
+    }
+}
+
+impl Packing {
+    /// By the name that `compression.type` has for it; `none` has no way.
+    pub(crate) fn named(name: &str) -> Option<Option<Packing>> {
+        Some(match name {
+            "none" | "uncompressed" => None,
+            "gzip" => Some(Packing::Gzip),
+            "snappy" => Some(Packing::Snappy),
+            "lz4" => Some(Packing::Lz4),
+            "zstd" => Some(Packing::Zstd),
+            _ => return None,
+        })
+    }
+
+    /// Its number in a batch.
+    pub(super) fn number(self) -> i16 {
+        match self {
+            Packing::Gzip => 1,
+            Packing::Snappy => 2,
+            Packing::Lz4 => 3,
+            Packing::Zstd => 4,
+        }
+    }
+
+    /// Compresses bytes.
+    pub(super) fn pack(self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        match self {
+            Packing::Gzip => {
+                let level = flate2::Compression::fast();
+                let mut packer = flate2::write::GzEncoder::new(Vec::new(), level);
+                packer.write_all(bytes)?;
+                packer.finish()
+            }
+            Packing::Lz4 => {
+                let mut packer = lz4_flex::frame::FrameEncoder::new(Vec::new());
+                packer.write_all(bytes)?;
+                packer.finish().map_err(std::io::Error::other)
+            }
+            Packing::Snappy => {
+                let packed = snap::raw::Encoder::new().compress_vec(bytes);
+                packed.map_err(std::io::Error::other)
+            }
+            Packing::Zstd => zstd::encode_all(bytes, 3),
+        }
     }
 }
 
@@ -96,8 +142,6 @@ fn block(packed: &[u8], all: &mut Vec<u8>) -> Result<(), Flaw> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     fn packed(text: &[u8]) -> Vec<(Packing, Vec<u8>)> {

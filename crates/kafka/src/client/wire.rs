@@ -11,12 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::error::{ParseResponseErrorCode, ResponseError};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FetchResponse,
-    FindCoordinatorRequest, FindCoordinatorResponse, ListOffsetsRequest, ListOffsetsResponse,
-    MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse,
-    OffsetFetchRequest, OffsetFetchResponse, RequestHeader, ResponseHeader,
-    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
-    SaslHandshakeResponse,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeConfigsRequest, DescribeConfigsResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, StrBytes};
 
@@ -45,15 +40,22 @@ macro_rules! requests {
 }
 
 requests! {
+    AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse,
+    AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,
     ApiVersions ApiVersionsRequest ApiVersionsResponse,
+    DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,
+    EndTxn EndTxnRequest EndTxnResponse,
     Fetch FetchRequest FetchResponse,
     FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,
+    InitProducerId InitProducerIdRequest InitProducerIdResponse,
     ListOffsets ListOffsetsRequest ListOffsetsResponse,
     Metadata MetadataRequest MetadataResponse,
     OffsetCommit OffsetCommitRequest OffsetCommitResponse,
     OffsetFetch OffsetFetchRequest OffsetFetchResponse,
+    Produce ProduceRequest ProduceResponse,
     SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,
     SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,
+    TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,
 }
 
 /// A broker's address.
@@ -107,6 +109,8 @@ pub(crate) struct Connection {
     client_id: StrBytes,
     /// By the key of a request, the versions that the broker knows.
     versions: BTreeMap<i16, (i16, i16)>,
+    /// Whether transactions have version 2 (KIP-890).
+    second_transactions: bool,
     correlation: i32,
     request_timeout: Duration,
 }
@@ -128,6 +132,7 @@ impl Connection {
             stream,
             client_id: StrBytes::from_string(settings.client_id.clone()),
             versions: BTreeMap::new(),
+            second_transactions: false,
             correlation: 0,
             request_timeout: settings.request_timeout,
         };
@@ -136,6 +141,10 @@ impl Connection {
             login::log_in(&mut connection, user)?;
         }
         Ok(connection)
+    }
+
+    pub(crate) fn has_second_transactions(&self) -> bool {
+        self.second_transactions
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -164,6 +173,9 @@ impl Connection {
         if let Some(error) = response.error_code.err() {
             return Err(Fault::broker(&self.address, "its versions", error));
         }
+        let mut features = response.finalized_features.iter();
+        self.second_transactions = features
+            .any(|feature| *feature.name == *"transaction.version" && feature.max_version_level >= 2);
         let versions = response.api_keys.iter();
         self.versions =
             versions.map(|api| (api.api_key, (api.min_version, api.max_version))).collect();

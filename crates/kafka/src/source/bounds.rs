@@ -118,7 +118,7 @@ fn resolved(
             let group = options.fetch.group.as_deref().unwrap_or_default();
             let partitions: Vec<Partition> = logs.keys().cloned().collect();
             let committed = cluster.committed(group, &partitions)?;
-            each(&|partition, _| committed.get(partition).copied())
+            each(&|partition, _| committed.get(partition).map(|of| of.offset))
         }
     }
 }

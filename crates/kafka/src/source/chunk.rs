@@ -10,7 +10,7 @@ use millstream_contract::decoding::TOO_MUCH_HELP;
 use millstream_contract::table::{Chunk, Decoded, LeftOut, Places};
 use millstream_contract::{Error, Result};
 
-use super::columns::{BesideValues, Origin};
+use crate::columns::{BesideValues, Origin};
 use super::fetch::Fetched;
 use crate::client::batch::{Flaw, check, each, records};
 use crate::client::cluster::Partition;

@@ -2,11 +2,9 @@
 
 mod bounds;
 mod chunk;
-mod columns;
 mod fetch;
 mod options;
 mod split;
 mod table;
 
 pub use self::table::KafkaTable;
-pub(crate) use self::columns::metadata;

@@ -14,12 +14,13 @@ use millstream_contract::{Error, Result};
 
 use super::bounds;
 use super::chunk::{Plan, Tombstones};
-use super::columns::{Beside, Columns, Origin};
+use crate::columns::{Beside, Columns, Origin};
 use super::fetch::{Fetcher, Log, Start, is_other, made_again, out_of_range};
 use super::options::{ScanOptions, Topics};
 use super::split::{KafkaSplit, Mark};
 use crate::client::cluster::{Cluster, Metadata, Partition};
 use crate::client::fault::{Fault, Outcome};
+use crate::formats;
 
 /// Topics that are read.
 #[derive(Debug, Clone)]
@@ -56,18 +57,15 @@ impl KafkaTable {
     pub fn from_options(table: &TableOptions) -> Result<KafkaTable> {
         let options = Options::new(table);
         let scan = ScanOptions::from_options(table, &options)?;
-        let key_format = options.text("key.format");
-        let columns = Columns::new(table, &options, key_format.is_some())?;
-        let value_prefix = match (options.text("format"), options.text("value.format")) {
-            (Some(_), Some(_)) => {
-                let message = "the format of the value is given twice".to_string();
-                return Err(options.error("value.format", message, "leave 'format' out"));
-            }
-            (None, Some(_)) => "value.",
-            _ => "",
+        let key = formats::key(&options);
+        let columns = Columns::new(table, &options, key.is_some())?;
+        let format = |prefix: &str, schema: &SchemaRef| {
+            let own = formats::options(table, &options, prefix, schema)?;
+            MessageFormat::from_options(&own, schema)
+                .map_err(|error| formats::with_prefix(error, prefix))
         };
-        let value = format(table, &options, value_prefix, &columns.value)?;
-        let key = key_format.map(|_| format(table, &options, "key.", &columns.key)).transpose()?;
+        let value = format(formats::value(&options)?, &columns.value)?;
+        let key = key.map(|prefix| format(prefix, &columns.key)).transpose()?;
         let form = "'skip' or 'null'";
         let tombstones = options.parsed("value.tombstones", form, |text| match text.trim() {
             "skip" => Some(Tombstones::Skip),
@@ -244,42 +242,6 @@ fn spec(partition: &Partition) -> SplitSpec {
 fn partition_of(spec: &str) -> Option<Partition> {
     let (topic, number) = spec.rsplit_once('-')?;
     Some(Partition { topic: topic.to_string(), number: number.parse().ok()? })
-}
-
-/// The format of the value or the key, with its own options, which have the same prefix.
-fn format(
-    table: &TableOptions,
-    options: &Options<'_>,
-    prefix: &str,
-    schema: &SchemaRef,
-) -> Result<MessageFormat> {
-    let key = format!("{prefix}format");
-    let Some(name) = options.text(&key) else {
-        let message = "messages need a format".to_string();
-        return Err(options.error(&key, message, "write 'format' = 'json' among the options"));
-    };
-    let mut own = BTreeMap::from([("format".to_string(), name.to_string())]);
-    let of_format = format!("{prefix}{}.", if name.ends_with("json") { "json" } else { name });
-    for (option, value) in &table.options {
-        let is_own = option.starts_with(&of_format);
-        if is_own || option == "on_error" {
-            options.text(option);
-            let inner = option.strip_prefix(prefix).unwrap_or(option);
-            own.insert(inner.to_string(), value.clone());
-        }
-    }
-    let inner = TableOptions {
-        options: own,
-        schema: schema.clone(),
-        metadata: BTreeMap::new(),
-        ..table.clone()
-    };
-    MessageFormat::from_options(&inner, schema).map_err(|error| match error {
-        Error::Option { table, option, message, help } if option != "on_error" => {
-            Error::Option { table, option: format!("{prefix}{option}"), message, help }
-        }
-        other => other,
-    })
 }
 
 impl Table for KafkaTable {

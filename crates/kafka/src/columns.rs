@@ -27,7 +27,7 @@ use millstream_contract::{Error, Result};
 
 /// A column beside the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(crate) enum Beside {
     Topic,
     Partition,
     Offset,
@@ -51,7 +51,7 @@ const BESIDE: [(&str, Beside); 8] = [
 
 /// Where the values of a column come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// The column of this number in the value.
     Value(usize),
     /// The column of this number in the key.
@@ -61,12 +61,16 @@ pub(super) enum Origin {
 
 /// The columns of a table.
 #[derive(Debug, Clone)]
-pub(super) struct Columns {
-    pub(super) all: SchemaRef,
-    pub(super) value: SchemaRef,
+pub(crate) struct Columns {
+    pub(crate) all: SchemaRef,
+    pub(crate) value: SchemaRef,
     /// The columns of the key, as the key names them.
-    pub(super) key: SchemaRef,
-    pub(super) origins: Vec<Origin>,
+    pub(crate) key: SchemaRef,
+    pub(crate) origins: Vec<Origin>,
+    /// The columns that a key is written of, also those that the value has, too: as numbers of the
+    /// table's, and as the key names them.
+    pub(crate) key_columns: Vec<usize>,
+    pub(crate) written_key: SchemaRef,
 }
 
 /// The keys of metadata columns, and their types.
@@ -98,7 +102,7 @@ fn header_fields(name: &str, value: &str) -> Fields {
 
 impl Columns {
     /// From the options `key.fields`, `key.fields-prefix` and `value.fields-include`.
-    pub(super) fn new(table: &TableOptions, options: &Options<'_>, keyed: bool) -> Result<Columns> {
+    pub(crate) fn new(table: &TableOptions, options: &Options<'_>, keyed: bool) -> Result<Columns> {
         let fields = options.text("key.fields").unwrap_or_default();
         let fields: Vec<&str> =
             fields.split(';').map(str::trim).filter(|field| !field.is_empty()).collect();
@@ -136,7 +140,13 @@ impl Columns {
             found.push(*field);
         }
         let (mut value, mut key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
-        for field in table.schema.fields() {
+        let (mut key_columns, mut written_key) = (Vec::new(), Vec::new());
+        for (column, field) in table.schema.fields().iter().enumerate() {
+            if found.contains(&field.name().as_str()) {
+                let name = field.name().strip_prefix(prefix).unwrap_or(field.name());
+                key_columns.push(column);
+                written_key.push(field.as_ref().clone().with_name(name));
+            }
             origins.push(match table.metadata.get(field.name()) {
                 Some(metadata) => {
                     let found = BESIDE.iter().find(|(name, _)| name == metadata);
@@ -162,32 +172,34 @@ impl Columns {
             value: Arc::new(Schema::new(value)),
             key: Arc::new(Schema::new(key)),
             origins,
+            key_columns,
+            written_key: Arc::new(Schema::new(written_key)),
         })
     }
 }
 
 /// What stands beside the messages of a chunk.
 #[derive(Debug, Default)]
-pub(super) struct BesideValues {
-    pub(super) offsets: Vec<i64>,
-    pub(super) timestamps: Vec<i64>,
-    pub(super) appended: Vec<bool>,
-    pub(super) epochs: Vec<i32>,
-    pub(super) headers: HeaderValues,
+pub(crate) struct BesideValues {
+    pub(crate) offsets: Vec<i64>,
+    pub(crate) timestamps: Vec<i64>,
+    pub(crate) appended: Vec<bool>,
+    pub(crate) epochs: Vec<i32>,
+    pub(crate) headers: HeaderValues,
 }
 
 /// The headers of the messages of a chunk.
 #[derive(Debug, Default)]
-pub(super) struct HeaderValues {
+pub(crate) struct HeaderValues {
     /// By message, the number of headers up to its last.
-    pub(super) ends: Vec<usize>,
-    pub(super) names: Vec<String>,
-    pub(super) values: Vec<Option<Vec<u8>>>,
+    pub(crate) ends: Vec<usize>,
+    pub(crate) names: Vec<String>,
+    pub(crate) values: Vec<Option<Vec<u8>>>,
 }
 
 impl BesideValues {
     /// The column of a table's field, of the messages with these numbers.
-    pub(super) fn column(
+    pub(crate) fn column(
         &self,
         beside: Beside,
         field: &Field,

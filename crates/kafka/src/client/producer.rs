@@ -1,0 +1,491 @@
+//! Writing records, with transactions or without: each record once in its partition, in order.
+//!
+//! **Without transactions** a producer has a number from the broker, and counts its batches in each
+//! partition: a batch that comes twice counts once (KIP-98).
+//!
+//! **With transactions** records of all partitions become visible together, and with them a
+//! *marker*: the metadata of an offset that the transaction commits to a group. The broker knows
+//! the producer by its transactional id. Whoever begins with the same id fences earlier ones off,
+//! and ends what they left open. Two protocols: where the broker has version 2 (KIP-890), partitions
+//! join a transaction by being written, and the epoch rises with every transaction.
+//!
+//! After any fault the outcome of a transaction is unknown here. The producer begins anew then, and
+//! the marker says which of its records are there.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, GroupId,
+    InitProducerIdRequest, ProduceRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
+};
+use kafka_protocol::protocol::StrBytes;
+
+use super::cluster::{Cluster, Kind, Metadata, Partition, topic_name};
+use super::encode::{NewRecord, Writer, batch};
+use super::fault::{Fault, Outcome};
+use super::unpack::Packing;
+use super::wire::{Address, error_of};
+
+/// How long a fault may last that passes by itself, before records count as not written.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The marker of a transaction: which partition's offset it is, and its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub(crate) offset: i64,
+    pub(crate) text: String,
+}
+
+/// How a producer writes.
+#[derive(Debug, Clone)]
+pub(crate) struct ProducerSettings {
+    pub(crate) topic: String,
+    /// With transactions: the id, which is the marker's group, too.
+    pub(crate) transactional_id: Option<String>,
+    pub(crate) transaction_timeout_ms: i32,
+    /// `-1`: until all replicas have the records.
+    pub(crate) acks: i16,
+    pub(crate) packing: Option<Packing>,
+    pub(crate) batch_bytes: usize,
+}
+
+/// A producer of one topic.
+pub(crate) struct Producer {
+    cluster: Cluster,
+    settings: ProducerSettings,
+    metadata: Metadata,
+    writer: Option<(i64, i16)>,
+    /// By partition, the number of the next record.
+    sequences: BTreeMap<i32, i32>,
+    /// Whether the broker has version 2 of transactions.
+    second_version: bool,
+}
+
+impl Producer {
+    pub(crate) fn new(cluster: Cluster, settings: ProducerSettings) -> Producer {
+        Producer {
+            cluster,
+            settings,
+            metadata: Metadata::default(),
+            writer: None,
+            sequences: BTreeMap::new(),
+            second_version: false,
+        }
+    }
+
+    /// How many partitions the topic has.
+    pub(crate) fn partitions(&self) -> i32 {
+        let topic = self.metadata.topics.get(&self.settings.topic);
+        topic.map_or(0, |topic| topic.leaders.len() as i32)
+    }
+
+    fn look(&mut self) -> Outcome<()> {
+        let topic = self.settings.topic.clone();
+        self.metadata = self.cluster.metadata(Some(std::slice::from_ref(&topic)))?;
+        match self.metadata.topics.get(&topic) {
+            Some(of) if !of.leaders.is_empty() => Ok(()),
+            Some(_) => Err(Fault::retry(format!("topic '{topic}' has no partitions yet"))),
+            None => Err(self.cluster.no_topic(&topic)),
+        }
+    }
+
+    /// Begins: finds the topic, and fences earlier producers of the same id off. Retries as a start
+    /// does.
+    pub(crate) fn begin(&mut self) -> Outcome<()> {
+        let end = Instant::now() + super::cluster::START;
+        self.until(end, Producer::look)?;
+        self.until(end.max(Instant::now() + PATIENCE), Producer::fence)
+    }
+
+    /// Begins anew after a fault. Another producer that has begun with the same id meanwhile is a
+    /// fatal fault.
+    pub(crate) fn begin_again(&mut self) -> Outcome<()> {
+        let end = Instant::now() + PATIENCE;
+        self.until(end, Producer::look)?;
+        self.until(end, Producer::fence)
+    }
+
+    fn until<T>(
+        &mut self,
+        end: Instant,
+        mut ask: impl FnMut(&mut Producer) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let mut pause = PAUSE;
+        loop {
+            match ask(self) {
+                Err(Fault::Retry(_)) if Instant::now() + pause < end => thread::sleep(pause),
+                result => return result,
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    fn coordinator(&mut self) -> Outcome<Option<Address>> {
+        let id = self.settings.transactional_id.clone();
+        id.map(|id| self.cluster.coordinator(Kind::Transaction, &id)).transpose()
+    }
+
+    fn fence(&mut self) -> Outcome<()> {
+        let address = self.coordinator()?;
+        let id = self.settings.transactional_id.as_deref();
+        let (producer, epoch) = self.writer.filter(|_| id.is_some()).unwrap_or((-1, -1));
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(id.map(transactional_id))
+            .with_transaction_timeout_ms(self.settings.transaction_timeout_ms);
+        let ask = |connection: &mut super::wire::Connection| {
+            // From version 3 on a producer says who it was.
+            let version = connection.version_of::<InitProducerIdRequest>(4)?;
+            let request = match version >= 3 {
+                true => request.clone().with_producer_id(ProducerId(producer)).with_producer_epoch(epoch),
+                false => request.clone(),
+            };
+            let response = connection.call_in(&request, version, Duration::ZERO)?;
+            Ok((response, connection.has_second_transactions()))
+        };
+        let (response, second_version) = match &address {
+            Some(address) => self.cluster.with(address, ask)?,
+            None => self.cluster.with_any(ask)?,
+        };
+        if let Some(error) = error_of(response.error_code) {
+            if error == ResponseError::InvalidTransactionTimeout {
+                return Err(self.timeout_fault());
+            }
+            return Err(self.fault("the producer's start", error));
+        }
+        self.second_version = second_version;
+        self.writer = Some((response.producer_id.0, response.producer_epoch));
+        self.sequences.clear();
+        Ok(())
+    }
+
+    /// The time-out of transactions is above the broker's maximum.
+    fn timeout_fault(&mut self) -> Fault {
+        let most = self.cluster.broker_setting("transaction.max.timeout.ms").ok().flatten();
+        let most = most.unwrap_or_else(|| "a smaller number".into());
+        Fault::Fatal {
+            place: "option 'properties.transaction.timeout.ms'".into(),
+            message: format!(
+                "expected at most {most} (transaction.max.timeout.ms of the broker), found {}",
+                self.settings.transaction_timeout_ms
+            ),
+            help: "write a smaller number, or raise the broker's".into(),
+        }
+    }
+
+    fn fault(&self, what: &str, error: ResponseError) -> Fault {
+        let id = self.settings.transactional_id.as_deref().unwrap_or_default();
+        match error {
+            ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch => Fault::Fatal {
+                place: format!("transactional id '{}'", id.escape_debug()),
+                message: "another job writes with the same id".into(),
+                help: "give each job a 'sink.transactional-id-prefix' of its own".into(),
+            },
+            // Of an earlier transaction that is still being ended, of a group that is being moved.
+            ResponseError::ConcurrentTransactions
+            | ResponseError::UnstableOffsetCommit
+            | ResponseError::TransactionAbortable => Fault::retry(format!("{what}: {error}")),
+            ResponseError::TransactionalIdAuthorizationFailed
+            | ResponseError::TopicAuthorizationFailed
+            | ResponseError::GroupAuthorizationFailed
+            | ResponseError::ClusterAuthorizationFailed => Fault::Fatal {
+                place: format!("topic '{}'", self.settings.topic),
+                message: format!("{what}: {error}"),
+                help: "the user needs the rights to write to the topic, to the transactional id, \
+                       and to read the group of the same name"
+                    .into(),
+            },
+            error if error.is_retriable() => Fault::retry(format!("{what}: {error}")),
+            error => Fault::Fatal {
+                place: format!("topic '{}'", self.settings.topic),
+                message: format!("{what}: {error}"),
+                help: String::new(),
+            },
+        }
+    }
+
+    /// The marker of the last transaction that was committed.
+    pub(crate) fn marker(&mut self) -> Outcome<Option<Marker>> {
+        let Some(id) = self.settings.transactional_id.clone() else { return Ok(None) };
+        let of = self.marker_partition();
+        let end = Instant::now() + PATIENCE;
+        self.until(end, |producer| {
+            let found = producer.cluster.committed(&id, std::slice::from_ref(&of))?;
+            Ok(found.get(&of).map(|committed| Marker {
+                offset: committed.offset,
+                text: committed.metadata.clone(),
+            }))
+        })
+    }
+
+    fn marker_partition(&self) -> Partition {
+        Partition { topic: self.settings.topic.clone(), number: 0 }
+    }
+
+    /// Writes records, each to its partition, in order: with transactions, one transaction with the
+    /// marker. After a fault it is unknown which of them are there.
+    pub(crate) fn write(
+        &mut self,
+        records: &[(i32, NewRecord)],
+        marker: Option<&Marker>,
+    ) -> Outcome<()> {
+        let mut by_partition: BTreeMap<i32, Vec<&NewRecord>> = BTreeMap::new();
+        for (partition, record) in records {
+            by_partition.entry(*partition).or_default().push(record);
+        }
+        let transactional = self.settings.transactional_id.is_some();
+        if transactional && !self.second_version && !by_partition.is_empty() {
+            let partitions: Vec<i32> = by_partition.keys().copied().collect();
+            let end = Instant::now() + PATIENCE;
+            self.until(end, |producer| producer.add_partitions(&partitions))?;
+        }
+        let mut batches: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
+        for (partition, records) in by_partition {
+            batches.insert(partition, self.batches_of(partition, &records)?);
+        }
+        self.produce(batches)?;
+        if let Some(marker) = marker {
+            let end = Instant::now() + PATIENCE;
+            self.until(end, |producer| producer.commit_marker(marker))?;
+            self.until(end, Producer::commit)?;
+        }
+        Ok(())
+    }
+
+    /// Batches of a partition's records, each with the number of its records.
+    fn batches_of(
+        &mut self,
+        partition: i32,
+        records: &[&NewRecord],
+    ) -> Outcome<Vec<(i32, Bytes)>> {
+        let (id, epoch) = self.writer.unwrap_or((-1, -1));
+        let transactional = self.settings.transactional_id.is_some();
+        let writer = Writer { id, epoch, transactional };
+        let mut sequence = self.sequences.get(&partition).copied().unwrap_or(0);
+        let (mut found, mut rest) = (Vec::new(), records);
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|record| {
+                bytes += record.bytes();
+                bytes <= self.settings.batch_bytes
+            });
+            let (now, later) = rest.split_at(fits.count().max(1));
+            let count = now.len() as i32;
+            found.push((count, batch(writer, sequence, now, self.settings.packing)?));
+            // Numbers begin again at 0 behind the greatest.
+            sequence = sequence.wrapping_add(count) & i32::MAX;
+            rest = later;
+        }
+        self.sequences.insert(partition, sequence);
+        Ok(found)
+    }
+
+    /// Sends the batches of all partitions: of each one after the other, in order.
+    fn produce(&mut self, mut left: BTreeMap<i32, Vec<(i32, Bytes)>>) -> Outcome<()> {
+        let end = Instant::now() + PATIENCE;
+        let mut pause = PAUSE;
+        left.values_mut().for_each(|batches| batches.reverse());
+        while left.values().any(|batches| !batches.is_empty()) {
+            let mut by_broker: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
+            let mut fault = None;
+            for (partition, batches) in &left {
+                let Some((_, bytes)) = batches.last() else { continue };
+                match self.leader(*partition) {
+                    Some(leader) => {
+                        let one = (*partition, bytes.clone());
+                        by_broker.entry(leader).or_default().push(one);
+                    }
+                    None => fault = Some(Fault::retry(format!("partition {partition} has no leader"))),
+                }
+            }
+            for (broker, batches) in by_broker {
+                match self.produce_to(broker, batches) {
+                    Ok(written) => {
+                        for (partition, result) in written {
+                            match result {
+                                Ok(()) => drop(left.get_mut(&partition).map(Vec::pop)),
+                                Err(found) => fault = Some(found),
+                            }
+                        }
+                    }
+                    Err(found) => fault = Some(found),
+                }
+            }
+            match fault {
+                None => pause = PAUSE,
+                Some(Fault::Retry(_)) if Instant::now() + pause < end => {
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                    // Who leads may have changed.
+                    let _ = self.look();
+                }
+                Some(fault) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+
+    fn leader(&self, partition: i32) -> Option<i32> {
+        let topic = self.metadata.topics.get(&self.settings.topic)?;
+        Some(topic.leaders.get(&partition).copied().flatten()?.broker)
+    }
+
+    fn produce_to(
+        &mut self,
+        broker: i32,
+        batches: Vec<(i32, Bytes)>,
+    ) -> Outcome<Vec<(i32, Outcome<()>)>> {
+        let address = self.cluster.address(broker)?;
+        let data = batches.iter().map(|(partition, bytes)| {
+            PartitionProduceData::default()
+                .with_index(*partition)
+                .with_records(Some(bytes.clone()))
+        });
+        let topic = TopicProduceData::default()
+            .with_name(topic_name(&self.settings.topic))
+            .with_partition_data(data.collect());
+        let request = ProduceRequest::default()
+            .with_transactional_id(self.settings.transactional_id.as_deref().map(transactional_id))
+            .with_acks(self.settings.acks)
+            .with_timeout_ms(30_000)
+            .with_topic_data(vec![topic]);
+        // Partitions join a transaction by being written from version 12 on. Version 13 has no
+        // names of topics.
+        let highest = if self.second_version { 12 } else { 11 };
+        let response = self.cluster.with(&address, |connection| {
+            let version = connection.version_of::<ProduceRequest>(highest)?;
+            connection.call_in(&request, version, Duration::ZERO)
+        })?;
+        let mut results = Vec::new();
+        for topic in response.responses {
+            for partition in topic.partition_responses {
+                let result = match error_of(partition.error_code) {
+                    // It came before, and the answer was lost.
+                    None | Some(ResponseError::DuplicateSequenceNumber) => Ok(()),
+                    Some(error) => {
+                        let what = format!("partition {}", partition.index);
+                        let said = partition.error_message.map(|text| format!(" ({text})"));
+                        Err(self.fault(&format!("{what}{}", said.unwrap_or_default()), error))
+                    }
+                };
+                results.push((partition.index, result));
+            }
+        }
+        Ok(results)
+    }
+
+    /// Version 1: partitions join the transaction before they are written.
+    fn add_partitions(&mut self, partitions: &[i32]) -> Outcome<()> {
+        let Some(address) = self.coordinator()? else { return Ok(()) };
+        let (producer, epoch) = self.writer.unwrap_or((-1, -1));
+        let topic = AddPartitionsToTxnTopic::default()
+            .with_name(topic_name(&self.settings.topic))
+            .with_partitions(partitions.to_vec());
+        let id = self.settings.transactional_id.as_deref().unwrap_or_default();
+        let request = AddPartitionsToTxnRequest::default()
+            .with_v3_and_below_transactional_id(transactional_id(id))
+            .with_v3_and_below_producer_id(ProducerId(producer))
+            .with_v3_and_below_producer_epoch(epoch)
+            .with_v3_and_below_topics(vec![topic]);
+        let response = self.cluster.with(&address, |connection| {
+            let version = connection.version_of::<AddPartitionsToTxnRequest>(3)?;
+            connection.call_in(&request, version, Duration::ZERO)
+        })?;
+        for topic in response.results_by_topic_v3_and_below {
+            for partition in topic.results_by_partition {
+                match error_of(partition.partition_error_code) {
+                    None | Some(ResponseError::OperationNotAttempted) => {}
+                    Some(error) => return Err(self.fault("a partition of a transaction", error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_marker(&mut self, marker: &Marker) -> Outcome<()> {
+        let Some(id) = self.settings.transactional_id.clone() else { return Ok(()) };
+        let (producer, epoch) = self.writer.unwrap_or((-1, -1));
+        let group = GroupId(StrBytes::from_string(id.clone()));
+        if !self.second_version
+            && let Some(address) = self.coordinator()?
+        {
+            let request = AddOffsetsToTxnRequest::default()
+                .with_transactional_id(transactional_id(&id))
+                .with_producer_id(ProducerId(producer))
+                .with_producer_epoch(epoch)
+                .with_group_id(group.clone());
+            let response = self.cluster.with(&address, |connection| {
+                let version = connection.version_of::<AddOffsetsToTxnRequest>(3)?;
+                connection.call_in(&request, version, Duration::ZERO)
+            })?;
+            if let Some(error) = error_of(response.error_code) {
+                return Err(self.fault("the marker's group", error));
+            }
+        }
+        let address = self.cluster.coordinator(Kind::Group, &id)?;
+        let partition = TxnOffsetCommitRequestPartition::default()
+            .with_partition_index(self.marker_partition().number)
+            .with_committed_offset(marker.offset)
+            .with_committed_metadata(Some(StrBytes::from_string(marker.text.clone())));
+        let topic = TxnOffsetCommitRequestTopic::default()
+            .with_name(topic_name(&self.settings.topic))
+            .with_partitions(vec![partition]);
+        let request = TxnOffsetCommitRequest::default()
+            .with_transactional_id(transactional_id(&id))
+            .with_group_id(group)
+            .with_producer_id(ProducerId(producer))
+            .with_producer_epoch(epoch)
+            .with_topics(vec![topic]);
+        let highest = if self.second_version { 5 } else { 4 };
+        let response = self.cluster.with(&address, |connection| {
+            let version = connection.version_of::<TxnOffsetCommitRequest>(highest)?;
+            connection.call_in(&request, version, Duration::ZERO)
+        })?;
+        for topic in response.topics {
+            for partition in topic.partitions {
+                if let Some(error) = error_of(partition.error_code) {
+                    return Err(self.fault("the marker", error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Outcome<()> {
+        let Some(address) = self.coordinator()? else { return Ok(()) };
+        let id = self.settings.transactional_id.as_deref().unwrap_or_default();
+        let (producer, epoch) = self.writer.unwrap_or((-1, -1));
+        let request = EndTxnRequest::default()
+            .with_transactional_id(transactional_id(id))
+            .with_producer_id(ProducerId(producer))
+            .with_producer_epoch(epoch)
+            .with_committed(true);
+        let highest = if self.second_version { 5 } else { 4 };
+        let response = self.cluster.with(&address, |connection| {
+            let version = connection.version_of::<EndTxnRequest>(highest)?;
+            connection.call_in(&request, version, Duration::ZERO)
+        })?;
+        if let Some(error) = error_of(response.error_code) {
+            return Err(self.fault("the end of a transaction", error));
+        }
+        if self.second_version && response.producer_id.0 >= 0 {
+            self.writer = Some((response.producer_id.0, response.producer_epoch));
+            self.sequences.clear();
+        }
+        Ok(())
+    }
+}
+
+fn transactional_id(id: &str) -> TransactionalId {
+    TransactionalId(StrBytes::from_string(id.to_string()))
+}

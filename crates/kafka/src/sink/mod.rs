@@ -1,0 +1,20 @@
+//! Writing topics: `INSERT INTO` a table of Kafka.
+//!
+//! Rows come in an order that depends on the input alone
+//! ([`RowOrder::Deterministic`](millstream_contract::sink::RowOrder)), whatever the workers. A
+//! thread of its own sends them.
+//!
+//! **Exactly once by replay.** Rows have numbers, in their order. A transaction has the rows of one
+//! or several windows, and the number behind its last row as its marker. So rows are visible as
+//! soon as their window has fired, and no transaction waits for a checkpoint. A checkpoint has the
+//! number of rows before its cut, and waits until these rows are in Kafka. A job that goes on
+//! computes the rows behind the cut again. Rows up to the marker are there already, and are left
+//! out.
+
+mod options;
+mod partitioner;
+mod rows;
+mod sender;
+mod table;
+
+pub use self::table::KafkaSink;

@@ -1,0 +1,131 @@
+//! The options of a table that is written, by Flink's names.
+//!
+//! | option | default | |
+//! |---|---|---|
+//! | `topic` | | one name |
+//! | `sink.delivery-guarantee` | `at-least-once` | or `exactly-once`, `none` |
+//! | `sink.transactional-id-prefix` | | of `exactly-once`: a name that no other job has |
+//! | `sink.partitioner` | `default` | or `fixed`, `round-robin` |
+//! | `properties.compression.type` | `none` | or `gzip`, `snappy`, `lz4`, `zstd` |
+//! | `properties.transaction.timeout.ms` | `60000` | until a broker ends an open transaction |
+//! | `properties.batch.size` | 1 MB | bytes of a batch at most |
+
+use millstream_connect::Options;
+use millstream_contract::Result;
+use millstream_contract::table::TableOptions;
+
+use super::partitioner::Partitioner;
+use crate::client::producer::ProducerSettings;
+use crate::client::settings::ClientSettings;
+use crate::client::unpack::Packing;
+
+/// Properties that change nothing here: all replicas have a record before it counts, no record
+/// comes twice, and rows are sent when their window has fired.
+const WITHOUT_EFFECT: &[&str] = &[
+    "auto.offset.reset",
+    "buffer.memory",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "group.id",
+    "isolation.level",
+    "key.serializer",
+    "linger.ms",
+    "max.block.ms",
+    "max.in.flight.requests.per.connection",
+    "max.partition.fetch.bytes",
+    "max.request.size",
+    "retries",
+    "value.serializer",
+];
+
+/// What a job promises of the rows of a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Guarantee {
+    None,
+    AtLeastOnce,
+    ExactlyOnce,
+}
+
+/// What is written, and how.
+#[derive(Debug, Clone)]
+pub(super) struct SinkOptions {
+    pub(super) client: ClientSettings,
+    pub(super) producer: ProducerSettings,
+    pub(super) guarantee: Guarantee,
+    pub(super) partitioner: Partitioner,
+}
+
+impl SinkOptions {
+    pub(super) fn from_options(table: &TableOptions, options: &Options<'_>) -> Result<SinkOptions> {
+        for name in table.options.keys().filter(|name| name.starts_with("scan.")) {
+            options.text(name);
+        }
+        options.text("sink.parallelism");
+        options.text("value.tombstones");
+        for name in WITHOUT_EFFECT {
+            options.text(&format!("properties.{name}"));
+        }
+        let topic = match (options.text("topic"), options.text("topic-pattern")) {
+            (Some(topic), None) if !topic.contains(';') && !topic.trim().is_empty() => topic.trim(),
+            _ => {
+                let message = "rows are written to one topic".to_string();
+                return Err(options.error("topic", message, "write 'topic' = 'NAME'"));
+            }
+        };
+        let form = "'at-least-once', 'exactly-once' or 'none'";
+        let guarantee = |text: &str| match text.trim() {
+            "none" => Some(Guarantee::None),
+            "at-least-once" => Some(Guarantee::AtLeastOnce),
+            "exactly-once" => Some(Guarantee::ExactlyOnce),
+            _ => None,
+        };
+        let new = options.parsed("sink.delivery-guarantee", form, guarantee)?;
+        // Its older name.
+        let old = options.parsed("sink.semantic", form, guarantee)?;
+        let guarantee = new.or(old).unwrap_or(Guarantee::AtLeastOnce);
+        let prefix = options.text("sink.transactional-id-prefix").map(str::trim);
+        let prefix = prefix.filter(|prefix| !prefix.is_empty());
+        if guarantee == Guarantee::ExactlyOnce && prefix.is_none() {
+            return Err(options.error(
+                "sink.transactional-id-prefix",
+                "'exactly-once' needs a name that no other job has".into(),
+                "write 'sink.transactional-id-prefix' = 'NAME' among the options",
+            ));
+        }
+        let transactional = prefix.filter(|_| guarantee == Guarantee::ExactlyOnce);
+        let form = "'default', 'fixed' or 'round-robin'";
+        let partitioner = options.parsed("sink.partitioner", form, |text| match text.trim() {
+            "default" => Some(Partitioner::Default),
+            "fixed" => Some(Partitioner::Fixed),
+            "round-robin" => Some(Partitioner::RoundRobin),
+            _ => None,
+        })?;
+        let form = "'none', 'gzip', 'snappy', 'lz4' or 'zstd'";
+        let packing = options.parsed("properties.compression.type", form, |text| {
+            Packing::named(text.trim())
+        })?;
+        let timeout = options.integer("properties.transaction.timeout.ms", 1, i32::MAX as u64)?;
+        let batch_bytes = options.integer("properties.batch.size", 0, 1 << 30)?;
+        let acks = options.parsed("properties.acks", "'all', '1' or '0'", |text| {
+            matches!(text.trim(), "all" | "-1" | "0" | "1").then(|| text.trim() == "1")
+        })?;
+        let acks = if guarantee == Guarantee::None && acks == Some(true) { 1 } else { -1 };
+        Ok(SinkOptions {
+            client: ClientSettings::from_options(table, options)?,
+            producer: ProducerSettings {
+                topic: topic.to_string(),
+                transactional_id: transactional.map(|prefix| format!("{prefix}-{}", table.name)),
+                transaction_timeout_ms: timeout.map_or(60_000, |timeout| timeout as i32),
+                acks,
+                packing: packing.flatten(),
+                // Brokers take a megabyte by default, with the head.
+                batch_bytes: batch_bytes.map_or(1_000_000, |bytes| bytes as usize).max(16 << 10),
+            },
+            guarantee,
+            partitioner: partitioner.unwrap_or(Partitioner::Default),
+        })
+    }
+}
