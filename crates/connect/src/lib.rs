@@ -8,6 +8,9 @@
 //! ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the option
 //! `connector`.
 //!
+//! For connectors of other crates: [`Connector`] is what a [`Registry`] has under a name, and
+//! [`Options`] reads the options of a table.
+//!
 //! Promises: a split gives the same records in the same order, whatever the chunks and whichever
 //! thread decodes; a record that cannot be read is reported with file, line and column; a split can
 //! be read on from the end of any chunk; no input causes a panic. Not promised: a sink that failed
@@ -17,6 +20,7 @@ mod beside;
 mod channel;
 mod columns;
 mod conform;
+mod connector;
 mod csv;
 mod datagen;
 mod datetime;
@@ -50,6 +54,7 @@ mod types;
 mod written;
 
 pub use channel::{ChannelTable, ChannelWriter, channel, channels};
+pub use connector::Connector;
 pub use csv::fuzz_csv;
 pub use datagen::DatagenTable;
 pub use files::FileSink;
