@@ -8,8 +8,8 @@
 //! ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the option
 //! `connector`.
 //!
-//! For connectors of other crates: [`Connector`] is what a [`Registry`] has under a name, and
-//! [`Options`] reads the options of a table.
+//! For connectors of other crates: [`Connector`] is what a [`Registry`] has under a name,
+//! [`Options`] reads the options of a table, and [`messages`] decodes records that come one by one.
 //!
 //! Promises: a split gives the same records in the same order, whatever the chunks and whichever
 //! thread decodes; a record that cannot be read is reported with file, line and column; a split can
@@ -34,6 +34,7 @@ mod input;
 mod ipc;
 mod journal;
 mod memory;
+pub mod messages;
 mod ndjson;
 mod number;
 mod options;
@@ -64,7 +65,7 @@ pub use input::{AwaitedPipe, awaited_pipes, give_up_pipes};
 pub use ipc::fuzz_arrow;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;
-pub use options::Options;
+pub use options::{OnError, Options};
 pub use parquet::fuzz_parquet;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
