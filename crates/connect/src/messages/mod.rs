@@ -4,7 +4,9 @@
 //! its options ([`MessageFormat`]), collects messages ([`Messages`]) and decodes many of them at
 //! once ([`MessageDecoder`]). The decoders are those of files; differences are these:
 //!
-//! - **json**: a message is one object, also over several lines. An empty message is malformed.
+//! - **json**: a message is one object, also over several lines. An empty message is malformed. A
+//!   line feed between values is read as a carriage return, which shows only in a STRING that takes
+//!   an object or array as it is written (`json.any-as-string`).
 //! - **csv**: a message is one record without a header, and may end with a line end. An open quote
 //!   spoils only its own message. An empty message is malformed, except where records have a single
 //!   field: then it is NULL. A message of comments alone gives no record (`csv.allow-comments`).
