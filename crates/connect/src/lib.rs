@@ -8,6 +8,9 @@
 //! ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the option
 //! `connector`.
 //!
+//! For connectors of other crates: [`Connector`] is what a [`Registry`] has under a name,
+//! [`Options`] reads the options of a table, and [`messages`] decodes records that come one by one.
+//!
 //! Promises: a split gives the same records in the same order, whatever the chunks and whichever
 //! thread decodes; a record that cannot be read is reported with file, line and column; a split can
 //! be read on from the end of any chunk; no input causes a panic. Not promised: a sink that failed
@@ -17,6 +20,7 @@ mod beside;
 mod channel;
 mod columns;
 mod conform;
+mod connector;
 mod csv;
 mod datagen;
 mod datetime;
@@ -30,6 +34,7 @@ mod input;
 mod ipc;
 mod journal;
 mod memory;
+pub mod messages;
 mod ndjson;
 mod number;
 mod options;
@@ -50,6 +55,7 @@ mod types;
 mod written;
 
 pub use channel::{ChannelTable, ChannelWriter, channel, channels};
+pub use connector::Connector;
 pub use csv::fuzz_csv;
 pub use datagen::DatagenTable;
 pub use files::FileSink;
@@ -59,7 +65,7 @@ pub use input::{AwaitedPipe, awaited_pipes, give_up_pipes};
 pub use ipc::fuzz_arrow;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;
-pub use options::Options;
+pub use options::{OnError, Options};
 pub use parquet::fuzz_parquet;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};

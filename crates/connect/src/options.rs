@@ -15,7 +15,7 @@ use crate::datetime::parse_timestamp;
 
 /// Treatment of malformed records: the option `on_error`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum OnError {
+pub enum OnError {
     /// The first ends the job.
     #[default]
     Fail,

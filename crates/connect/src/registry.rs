@@ -13,6 +13,7 @@ use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
 use crate::beside;
+use crate::connector::Connector;
 use crate::datagen::DatagenTable;
 use crate::files::{FileSink, is_only_written, refuse_partitions};
 use crate::http::HttpTable;
@@ -31,12 +32,6 @@ const LATER: &[&str] = &["kafka", "upsert-kafka", "jdbc", "rdma", "object-store"
 
 /// Other names of `file` and `print`.
 const SECOND_NAMES: [&str; 2] = ["filesystem", "stdout"];
-
-/// The connector whose tables can have partitions.
-const FILES: [&str; 2] = ["file", "filesystem"];
-
-type MakeTable = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync>;
-type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync>;
 
 /// The connectors by name. [`Registry::new`] knows those of this crate:
 ///
@@ -60,17 +55,16 @@ type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync
 /// let registry = Registry::new();
 /// registry.register_sink("void", |_options| Ok(Arc::new(BlackholeSink::new())));
 /// ```
+///
+/// [`Registry::register`] adds a connector with metadata columns and a check of its options.
 pub struct Registry {
     known: RwLock<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    sources: BTreeMap<String, MakeTable>,
-    sinks: BTreeMap<String, MakeSink>,
+    connectors: BTreeMap<String, Connector>,
     tables: BTreeMap<String, Arc<dyn Table>>,
-    /// Whether options are a connector's; only of those of this crate.
-    checks: BTreeMap<String, fn(&TableOptions) -> Result<()>>,
 }
 
 impl Default for Registry {
@@ -83,60 +77,81 @@ impl Registry {
     /// The connectors of this crate.
     pub fn new() -> Registry {
         let registry = Registry { known: RwLock::default() };
-        for name in FILES {
-            registry.register_source(name, file);
-            registry.register_sink(name, |options| Ok(Arc::new(FileSink::from_options(options)?)));
-        }
-        registry.register_source("stdin", |options| {
-            Ok(Arc::new(FileTable::from_options(&standard_input(options)?)?))
-        });
-        registry.register_source("datagen", |options| {
-            Ok(Arc::new(DatagenTable::from_options(options)?))
-        });
-        registry
-            .register_source("socket", |options| Ok(Arc::new(SocketTable::from_options(options)?)));
-        registry.register_source("http", |options| Ok(Arc::new(HttpTable::from_options(options)?)));
-        for name in ["print", "stdout"] {
-            registry.register_sink(name, |options| Ok(Arc::new(print(options)?)));
-        }
-        registry.register_sink("blackhole", |options| {
-            Options::new(options).finish("blackhole")?;
-            Ok(Arc::new(BlackholeSink::new()))
-        });
-        registry.change().checks = BTreeMap::from([
-            ("file".to_string(), check_file as fn(&TableOptions) -> Result<()>),
-            ("filesystem".to_string(), check_file),
-            ("stdin".to_string(), |options| FileTable::check(&standard_input(options)?)),
-            ("datagen".to_string(), |options| DatagenTable::from_options(options).map(drop)),
-            ("socket".to_string(), |options| SocketTable::from_options(options).map(drop)),
-            ("http".to_string(), |options| HttpTable::from_options(options).map(drop)),
-            ("print".to_string(), |options| print(options).map(drop)),
-            ("stdout".to_string(), |options| print(options).map(drop)),
-            ("blackhole".to_string(), |options| Options::new(options).finish("blackhole")),
-        ]);
+        let file = Connector::new()
+            .source(file)
+            .sink(|options| Ok(Arc::new(FileSink::from_options(options)?)))
+            .check(check_file)
+            .metadata(beside::of_files())
+            .files();
+        registry.register("filesystem", file.clone());
+        registry.register("file", file);
+        let stdin = Connector::new()
+            .source(|options| Ok(Arc::new(FileTable::from_options(&standard_input(options)?)?)))
+            .check(|options| FileTable::check(&standard_input(options)?))
+            .metadata(beside::of_streams());
+        registry.register("stdin", stdin);
+        let datagen = Connector::new()
+            .source(|options| Ok(Arc::new(DatagenTable::from_options(options)?)))
+            .check(|options| DatagenTable::from_options(options).map(drop));
+        registry.register("datagen", datagen);
+        let socket = Connector::new()
+            .source(|options| Ok(Arc::new(SocketTable::from_options(options)?)))
+            .check(|options| SocketTable::from_options(options).map(drop))
+            .metadata(beside::of_streams());
+        registry.register("socket", socket);
+        let http = Connector::new()
+            .source(|options| Ok(Arc::new(HttpTable::from_options(options)?)))
+            .check(|options| HttpTable::from_options(options).map(drop));
+        registry.register("http", http);
+        let to_stdout = Connector::new()
+            .sink(|options| Ok(Arc::new(print(options)?)))
+            .check(|options| print(options).map(drop));
+        registry.register("stdout", to_stdout.clone());
+        registry.register("print", to_stdout);
+        let nothing = |options: &TableOptions| Options::new(options).finish("blackhole");
+        let blackhole = Connector::new()
+            .sink(move |options| {
+                nothing(options)?;
+                Ok(Arc::new(BlackholeSink::new()))
+            })
+            .check(nothing);
+        registry.register("blackhole", blackhole);
         registry
     }
 
-    /// Adds a connector to read from. `make` is called once per `CREATE TABLE` that names it.
+    /// Adds a connector, in place of one of the same name.
+    pub fn register(&self, name: &str, connector: Connector) {
+        self.change().connectors.insert(name.to_string(), connector);
+    }
+
+    /// Adds a connector to read from, or changes how a connector reads. Its options are looked at
+    /// only by `make`, which is called when a table is used.
     pub fn register_source(
         &self,
         connector: &str,
         make: impl Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync + 'static,
     ) {
-        let mut known = self.change();
-        known.checks.remove(connector);
-        known.sources.insert(connector.to_string(), Arc::new(make));
+        self.register(connector, self.unchecked(connector).source(make));
     }
 
-    /// Adds a connector to write to.
+    /// As [`Registry::register_source`], to write to.
     pub fn register_sink(
         &self,
         connector: &str,
         make: impl Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync + 'static,
     ) {
-        let mut known = self.change();
-        known.checks.remove(connector);
-        known.sinks.insert(connector.to_string(), Arc::new(make));
+        self.register(connector, self.unchecked(connector).sink(make));
+    }
+
+    /// The connector of this name, or a new one, of which nothing but its directions is known.
+    fn unchecked(&self, connector: &str) -> Connector {
+        let Connector { source, sink, .. } = self.connector(connector);
+        Connector { source, sink, ..Connector::new().partitions() }
+    }
+
+    /// The connector of this name, if it is there; else nothing to read from or write to.
+    fn connector(&self, name: &str) -> Connector {
+        self.known().connectors.get(name).cloned().unwrap_or_default()
     }
 
     /// Makes the connector `print` write to other sinks than stdout; its options stay. `sink` is
@@ -147,8 +162,8 @@ impl Registry {
     ) {
         for name in ["print", "stdout"] {
             let sink = sink.clone();
-            let make: MakeSink = Arc::new(move |options| Ok(sink(print_format(options)?)));
-            self.change().sinks.insert(name.to_string(), make);
+            let print = self.connector(name).sink(move |options| Ok(sink(print_format(options)?)));
+            self.register(name, print);
         }
     }
 
@@ -174,9 +189,15 @@ impl Registry {
 
     /// The names of all connectors, sorted.
     fn names(&self) -> Vec<String> {
+        self.names_of(|_| true, true)
+    }
+
+    /// The names of connectors that are `wanted`, sorted, and perhaps `memory`.
+    fn names_of(&self, wanted: impl Fn(&Connector) -> bool, memory: bool) -> Vec<String> {
         let known = self.known();
-        let all = known.sources.keys().chain(known.sinks.keys()).cloned();
-        let all: BTreeSet<String> = all.chain(["memory".to_string()]).collect();
+        let names = known.connectors.iter().filter(|(_, of)| wanted(of)).map(|(name, _)| name);
+        let memory = memory.then(|| "memory".to_string());
+        let all: BTreeSet<String> = names.cloned().chain(memory).collect();
         all.into_iter().collect()
     }
 
@@ -232,10 +253,10 @@ impl Connectors for Registry {
         options: &TableOptions,
         written: &[TableOptions],
     ) -> Result<Arc<dyn Table>> {
-        let ours = self.known().checks.contains_key(named(options));
+        let is_files = self.connector(named(options)).is_files;
         match self.table(options) {
             Err(Error::Option { option, .. })
-                if ours && option == "path" && !is_followed(options)? =>
+                if is_files && option == "path" && !is_followed(options)? =>
             {
                 let (own, secrets) = resolved(options)?;
                 let written = written.iter().map(|w| resolved(w).map(|(written, _)| written));
@@ -297,13 +318,7 @@ impl Connectors for Registry {
     }
 
     fn metadata(&self, options: &TableOptions) -> Vec<(&'static str, DataType)> {
-        let connector = named(options);
-        match self.known().checks.contains_key(connector) {
-            true if FILES.contains(&connector) => beside::of_files(),
-            true if ["stdin", "socket"].contains(&connector) => beside::of_streams(),
-            // A connector registered in place of ours has no options of ours.
-            _ => Vec::new(),
-        }
+        self.connector(named(options)).metadata
     }
 
     fn declaration(&self, path: &str, base_dir: &Path) -> Result<Declaration> {
@@ -318,58 +333,51 @@ impl Connectors for Registry {
 /// With the secrets of options put in.
 impl Registry {
     fn made_table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
-        let known = self.known();
-        let mut names: Vec<String> = known.sources.keys().cloned().collect();
-        names.push("memory".to_string());
-        let connector =
-            connector(options, "read from", &names, known.sinks.contains_key(named(options)))?;
-        let make = known.sources.get(connector).cloned();
-        // A program's own connectors check partitions for themselves.
-        if (known.checks.contains_key(connector) && !FILES.contains(&connector))
-            || connector == "memory"
-        {
-            refuse_partitions(options, &format!("the connector '{connector}'"))?;
-        }
-        drop(known);
-        match make {
+        let names = self.names_of(|connector| connector.source.is_some(), true);
+        let is_sink = self.connector(named(options)).sink.is_some();
+        let name = connector(options, "read from", &names, is_sink)?;
+        let connector = self.connector(name);
+        check_partitions(options, name, &connector)?;
+        match connector.source {
             Some(make) => make(options),
             None => self.memory(options),
         }
     }
 
     fn checked(&self, options: &TableOptions) -> Result<()> {
-        let names = self.names();
-        let connector = connector(options, "read from and write to", &names, false)?;
-        let known = self.known();
-        // One that was registered in place of ours is asked when it is used.
-        if !FILES.contains(&connector) && known.checks.contains_key(connector) {
-            refuse_partitions(options, &format!("the connector '{connector}'"))?;
-        }
-        match (known.checks.get(connector), connector) {
-            (Some(check), _) => check(options),
-            (None, "memory") => {
+        let name = connector(options, "read from and write to", &self.names(), false)?;
+        let connector = self.connector(name);
+        check_partitions(options, name, &connector)?;
+        match connector.check {
+            Some(check) => check(options),
+            None if name == "memory" => {
                 let options = Options::new(options);
                 options.text("table");
                 options.finish("memory")
             }
-            (None, _) => Ok(()),
+            None => Ok(()),
         }
     }
 
     fn made_sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
-        let known = self.known();
-        let names: Vec<String> = known.sinks.keys().cloned().collect();
-        let source = known.sources.contains_key(named(options)) || named(options) == "memory";
-        let connector = connector(options, "write to", &names, source)?;
-        let make = known.sinks.get(connector).cloned();
-        if known.checks.contains_key(connector) && !FILES.contains(&connector) {
-            refuse_partitions(options, &format!("the connector '{connector}'"))?;
-        }
-        drop(known);
-        match make {
+        let names = self.names_of(|connector| connector.sink.is_some(), false);
+        let is_source = self.connector(named(options)).source.is_some();
+        let opposite = is_source || named(options) == "memory";
+        let name = connector(options, "write to", &names, opposite)?;
+        let connector = self.connector(name);
+        check_partitions(options, name, &connector)?;
+        match connector.sink {
             Some(make) => make(options),
-            None => Err(millstream_contract::Error::Internal(format!("sink {connector} vanished"))),
+            None => Err(Error::Internal(format!("sink {name} vanished"))),
         }
+    }
+}
+
+/// Refuses partitions of a connector without partitions.
+fn check_partitions(options: &TableOptions, name: &str, connector: &Connector) -> Result<()> {
+    match connector.takes_partitions {
+        true => Ok(()),
+        false => refuse_partitions(options, &format!("the connector '{name}'")),
     }
 }
 
@@ -470,8 +478,7 @@ impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known();
         f.debug_struct("Registry")
-            .field("sources", &known.sources.keys())
-            .field("sinks", &known.sinks.keys())
+            .field("connectors", &known.connectors)
             .field("tables", &known.tables.keys())
             .finish()
     }

@@ -19,6 +19,7 @@ pub mod expr;
 pub mod floats;
 pub mod inferred;
 pub mod interval;
+pub mod metadata;
 pub mod nested;
 mod place;
 pub mod plan;

@@ -473,7 +473,7 @@ pub trait Connectors: Send + Sync {
         true
     }
     /// The keys of metadata columns that there are for the records of a table with these options,
-    /// and their types; of a timestamp, any precision will do.
+    /// and their types. A column may have another type: [`crate::metadata::may_hold`].
     fn metadata(&self, _options: &TableOptions) -> Vec<(&'static str, DataType)> {
         Vec::new()
     }

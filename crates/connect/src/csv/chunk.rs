@@ -15,7 +15,7 @@ use super::dialect::Dialect;
 use super::header::CsvLayout;
 use super::index::{Index, Misshapen, ShapeFault, index};
 use crate::number::parse_f64;
-use crate::records::{Block, Decode, Lines, line, place, shown};
+use crate::records::{Block, Decode, Unit, line, shown};
 use crate::scalar::Why;
 use crate::types::{integer_range, sql_name, time_help};
 
@@ -23,9 +23,9 @@ use crate::types::{integer_range, sql_name, time_help};
 #[derive(Debug)]
 pub(crate) struct CsvPlan {
     path: Arc<str>,
-    dialect: Arc<Dialect>,
+    pub(super) dialect: Arc<Dialect>,
     /// Fields per record.
-    fields: usize,
+    pub(super) fields: usize,
     /// Whether the fields were named by a header.
     named: bool,
     columns: Vec<CsvColumn>,
@@ -64,8 +64,22 @@ impl CsvPlan {
 
     /// The records of a block.
     pub(crate) fn decode(&self, block: &Block) -> Result<Decoded> {
+        if let Some(messages) = &block.messages {
+            return self.decode_messages(block, messages);
+        }
         let skip = self.dialect.skip_errors;
         let (index, wrong) = index(&block.data, &self.dialect, Some(self.fields), skip);
+        Ok(self.decode_indexed(block, index, wrong)?.0)
+    }
+
+    /// The records of an index, and the offset of the first malformed one that is left out.
+    pub(super) fn decode_indexed(
+        &self,
+        block: &Block,
+        index: Index,
+        wrong: Option<Misshapen>,
+    ) -> Result<(Decoded, Option<usize>)> {
+        let skip = self.dialect.skip_errors;
         let mut decoder = Decoder::new(&block.data, &index, &self.dialect);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
         let mut first: Option<(usize, &CsvColumn, Why)> = None;
@@ -112,20 +126,22 @@ impl CsvPlan {
             batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
         }
         let left_out = (rows - batch.num_rows() + misshapen) as u64;
+        let first_at = first_left_out.as_ref().map(|(at, _, _)| *at);
         let first_left_out = first_left_out.map(|(at, place, message)| {
             let before = starts.partition_point(|start| (*start as usize) < at);
             LeftOut { place, message, before }
         });
-        let places = Box::new(Lines::new(&self.path, block, &starts));
-        Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
+        let places = block.places(&self.path, &starts);
+        let decoded = Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) };
+        Ok((decoded, first_at))
     }
 
-    fn error(&self, block: &Block, at: usize, message: String, help: String) -> Error {
-        Error::Data { place: place(&self.path, &block.data, block.line, at), message, help }
+    pub(super) fn error(&self, block: &Block, at: usize, message: String, help: String) -> Error {
+        Error::Data { place: block.place(&self.path, at), message, help }
     }
 
     #[cold]
-    fn shape_error(&self, block: &Block, wrong: Misshapen) -> Error {
+    pub(super) fn shape_error(&self, block: &Block, wrong: Misshapen) -> Error {
         let mib = self.dialect.quoted_bytes_max >> 20;
         let (message, help) = match wrong.what {
             ShapeFault::Fields { found, lines } => {
@@ -155,7 +171,7 @@ impl CsvPlan {
             }
             ShapeFault::Unterminated => {
                 let mut message = String::from("the quote that opens here is never closed");
-                if self.dialect.skip_errors {
+                if self.dialect.skip_errors && block.unit() == Unit::Line {
                     message += &format!(", or not within {mib} MiB");
                 }
                 (message, CLOSE_HELP.into())
@@ -219,8 +235,11 @@ impl CsvPlan {
                 format!("expected {wanted} for column '{name}', found '{found}'{MORE_DIGITS}")
             }
         };
-        let first_line = block.line == 1 && block.data[..at].iter().all(|b| *b != b'\n');
+        let first_line = block.unit() == Unit::Line
+            && block.line == 1
+            && block.data[..at].iter().all(|b| *b != b'\n');
         let help = match (why, &column.data_type) {
+            (Why::NotUtf8, _) if block.unit() == Unit::Message => SKIP_HELP,
             (Why::NotUtf8, _) => "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8",
             (Why::Malformed, of) if let Some(help) = time_help(of, text) => help,
             (Why::Malformed, of) if integer_range(of).is_some() && parse_f64(text).is_some() => {
@@ -240,7 +259,8 @@ impl CsvPlan {
 /// Advice about a quote that stays open.
 pub(super) const CLOSE_HELP: &str = "close it, or set 'csv.disable-quote-character' = 'true' if \
                                      quotes are ordinary characters in this file";
-const SKIP_HELP: &str = "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
+pub(super) const SKIP_HELP: &str =
+    "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
 
 fn internal(error: ArrowError) -> Error {
     Error::Internal(format!("a CSV batch does not fit its schema: {error}"))

@@ -21,7 +21,7 @@ use super::decode::{CsvColumn, Decoder};
 use super::dialect::{Dialect, Header};
 use super::index::{Index, index};
 use crate::number::parse_f64;
-use crate::records::{Block, Reader, place};
+use crate::records::{Block, Reader};
 
 /// Bytes to read in search of the first record.
 const FIRST_READ_BYTES: usize = 4 << 10;
@@ -49,7 +49,7 @@ pub(crate) struct CsvLayout {
 
 impl CsvLayout {
     /// Column `i` is field `i`.
-    fn by_position(schema: &Schema) -> CsvLayout {
+    pub(super) fn by_position(schema: &Schema) -> CsvLayout {
         let fields = schema.fields().len();
         CsvLayout { fields, columns: (0..fields).collect(), named: false, unsure: None }
     }
@@ -79,7 +79,7 @@ pub(crate) fn read(
         if let Some(wrong) = wrong {
             if matches!(dialect.header, Header::Present | Header::Skipped) {
                 return Err(Error::Data {
-                    place: place(path, &block.data, block.line, wrong.at),
+                    place: block.place(path, wrong.at),
                     message: "the header cannot be read: a quote is open, or text follows it"
                         .into(),
                     help: CLOSE_HELP.into(),
@@ -106,8 +106,7 @@ pub(crate) fn read(
             let columns = first.check()?;
             return Ok(CsvLayout { fields: first.names.len(), columns, named: true, unsure: None });
         }
-        layout.unsure =
-            header.is_none().then(|| place(path, &block.data, block.line, found.field(0, 0).0));
+        layout.unsure = header.is_none().then(|| block.place(path, found.field(0, 0).0));
         before.push(block);
         break;
     }
@@ -123,7 +122,7 @@ fn refuse_lone_cr(block: &Block, found: &Index, path: &Arc<str>) -> Result<()> {
         let at = memchr(b'\r', text).filter(|_| !text.starts_with(b"\""));
         if let Some(at) = at {
             return Err(Error::Data {
-                place: place(path, &block.data, block.line, start + at),
+                place: block.place(path, start + at),
                 message: LONE_CR.into(),
                 help: LONE_CR_HELP.into(),
             });
@@ -224,7 +223,7 @@ impl<'a> First<'a> {
         let (there, missing) = (which(true), which(false));
         let start = self.names.first().map_or(0, |(start, _)| *start);
         Error::Data {
-            place: place(self.path, &self.block.data, self.block.line, start),
+            place: self.block.place(self.path, start),
             message: format!(
                 "the first line may be a header or a record: it has the name of column {there}, \
                  but not of {missing}"
@@ -259,7 +258,7 @@ impl<'a> First<'a> {
     fn check(&self) -> Result<Vec<usize>> {
         let names = &self.names;
         let error = |at: usize, message: String, help: String| Error::Data {
-            place: place(self.path, &self.block.data, self.block.line, at),
+            place: self.block.place(self.path, at),
             message,
             help,
         };

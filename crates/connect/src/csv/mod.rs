@@ -44,6 +44,7 @@ mod dialect;
 mod fuzz;
 mod header;
 mod index;
+mod message;
 
 use std::sync::Arc;
 
@@ -55,8 +56,10 @@ use millstream_contract::inferred::{NEVER_LEFT_OUT, ON_ERROR_HELP};
 
 use self::chunk::{CLOSE_HELP, CsvPlan};
 use self::decode::{CsvColumn, Decoder};
+use self::header::CsvLayout;
+use crate::input::Name;
 use crate::options::{OnError, Options};
-use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
+use crate::records::{Cut, Decode, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
 pub(crate) use self::dialect::{Dialect, Header};
 pub use self::fuzz::fuzz_csv;
@@ -171,6 +174,16 @@ impl RecordFormat for CsvFormat {
         });
         let plan = CsvPlan::new(&path, &self.dialect, schema, layout, projection)?;
         Ok(Started { decode: Arc::new(plan), remark })
+    }
+
+    fn messages(
+        &self,
+        source: &Name,
+        schema: &SchemaRef,
+        projection: &[usize],
+    ) -> Result<Arc<dyn Decode>> {
+        let layout = CsvLayout::by_position(schema);
+        Ok(Arc::new(CsvPlan::new(source, &self.dialect, schema, layout, projection)?))
     }
 }
 

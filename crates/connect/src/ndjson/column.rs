@@ -36,6 +36,8 @@ pub(super) struct Accepted {
     pub(super) any_as_string: bool,
     /// Values have to be held as they stand.
     pub(super) exact: bool,
+    /// A missing member is a fault, not NULL.
+    pub(super) fails_on_missing: bool,
 }
 
 /// Reads values of one type.
@@ -74,6 +76,7 @@ pub(super) struct Column {
     /// The rows that are NULL.
     nulls: Vec<u32>,
     nullable: bool,
+    fails_on_missing: bool,
     data_type: DataType,
 }
 
@@ -88,7 +91,13 @@ impl Column {
     pub(super) fn new(field: &Field, taken: Accepted) -> Option<Column> {
         let data_type = field.data_type().clone();
         let build = build(&data_type, taken)?;
-        Some(Column { build, nulls: Vec::new(), nullable: field.is_nullable(), data_type })
+        Some(Column {
+            build,
+            nulls: Vec::new(),
+            nullable: field.is_nullable(),
+            fails_on_missing: taken.fails_on_missing,
+            data_type,
+        })
     }
 
     /// The same without values, with room for so many.
@@ -97,6 +106,7 @@ impl Column {
             build: self.build.fresh(rows),
             nulls: Vec::new(),
             nullable: self.nullable,
+            fails_on_missing: self.fails_on_missing,
             data_type: self.data_type.clone(),
         }
     }
@@ -124,6 +134,9 @@ impl Column {
 
     /// The object that begins at `at` lacks this member.
     pub(super) fn missing(&mut self, at: usize) -> Result<(), Box<Fault>> {
+        if self.fails_on_missing {
+            return Err(Fault::no_member(at));
+        }
         if !self.nullable {
             return Err(Fault::missing(at));
         }
@@ -174,7 +187,7 @@ impl Column {
 fn build(data_type: &DataType, taken: Accepted) -> Option<Box<dyn Build>> {
     use DataType as D;
     use TimeUnit as U;
-    let Accepted { any_as_string: any, exact } = taken;
+    let Accepted { any_as_string: any, exact, .. } = taken;
     Some(match data_type {
         D::Boolean => Box::new(Booleans(Vec::new())),
         D::Int8 => vector(value::signed::<i8>),

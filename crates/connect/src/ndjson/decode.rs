@@ -18,13 +18,13 @@ use millstream_contract::{Error, Result};
 
 use super::NdjsonFormat;
 use super::column::Text;
-use super::fault::Wrong;
+use super::fault::{SKIP_HELP, Wrong};
 use super::names::Names;
 use super::object::Object;
 use super::scan::{blanks, byte};
 use crate::input::Name;
 use crate::options::OnError;
-use crate::records::{Block, Decode, Lines, place};
+use crate::records::{Block, Decode, Unit};
 
 /// Members that are no columns, of which the user is told at most.
 const TOLD_MAX: usize = 8;
@@ -61,7 +61,7 @@ impl Plan {
     }
 
     fn place(&self, block: &Block, at: usize) -> String {
-        place(&self.path, &block.data, block.line, at)
+        block.place(&self.path, at)
     }
 
     /// Notices about members left out of a table that the user has not declared, once for each
@@ -88,6 +88,7 @@ impl Plan {
 /// The records of a block.
 struct Records<'a> {
     data: &'a [u8],
+    unit: Unit,
     columns: Object,
     /// By record, offset of its line.
     starts: Vec<u32>,
@@ -120,9 +121,13 @@ impl Records<'_> {
         let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
         let end = start + line.len() + 1;
         if line.trim_ascii().is_empty() {
-            return (end, Ok(false));
+            let blank = match self.unit {
+                Unit::Line => Ok(false),
+                Unit::Message => Err(Wrong::new(start, "the message is empty", SKIP_HELP)),
+            };
+            return (end, blank);
         }
-        let read = self.columns.read_carefully(self.data, line, start);
+        let read = self.columns.read_carefully(self.data, line, start, self.unit);
         if read.is_err() {
             self.columns.truncate(self.starts.len());
             forget_record();
@@ -153,12 +158,16 @@ impl Decode for Plan {
         let lines = block.lines + 1;
         let promised = self.record_bytes.saturating_mul(lines as u64);
         decoding::take(promised).map_err(|too_much| Error::Data {
-            place: place(&self.path, &block.data, block.line, 0),
-            message: format!("{lines} lines: {too_much}"),
+            place: self.place(block, 0),
+            message: match block.unit() {
+                Unit::Line => format!("{lines} lines: {too_much}"),
+                Unit::Message => format!("{} messages: {too_much}", block.lines),
+            },
             help: TOO_MUCH_HELP.into(),
         })?;
         let mut records = Records {
             data: &block.data,
+            unit: block.unit(),
             columns: self.record.fresh(lines),
             starts: Vec::with_capacity(lines),
             valid: valid_from(&block.data, 0),
@@ -208,7 +217,7 @@ impl Decode for Plan {
         let columns = columns.finish().map_err(internal)?;
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(internal)?;
-        let places = Box::new(Lines::new(&self.path, block, &starts));
+        let places = block.places(&self.path, &starts);
         Ok(Decoded { left_out, first_left_out, notices, ..Decoded::whole(batch, Some(places)) })
     }
 }

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, Field};
 use millstream_contract::inferred::MORE_DIGITS;
 
 use super::scan;
-use crate::records::shown;
+use crate::records::{Unit, shown};
 use crate::scalar::Why;
 use crate::types::{integer_range, sql_name, time_help};
 
@@ -12,6 +12,9 @@ use crate::types::{integer_range, sql_name, time_help};
 pub(super) const LINES_HELP: &str = "NDJSON has one object per line: 'jq -c .' writes them so";
 pub(super) const ARRAY_HELP: &str =
     "NDJSON has one object per line: 'jq -c .[]' takes them out of an array";
+/// Advice about a message that is not one object.
+pub(super) const MESSAGE_HELP: &str = "a message is one object; 'on_error' = 'skip' leaves others \
+     out, and 'table:NAME' keeps them";
 pub(super) const SKIP_HELP: &str =
     "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
 
@@ -19,6 +22,24 @@ pub(super) const SKIP_HELP: &str =
 pub(super) const DEPTH_HELP: &str = "128 levels are read: write what is deeper as a text of its \
      own, or flatten the object; 'on_error' = 'skip' leaves such records out, and 'table:NAME' \
      keeps them";
+
+const NO_MEMBER_HELP: &str = "without 'json.fail-on-missing-field' = 'true' it is NULL";
+
+/// Advice about a record that is no object.
+pub(super) fn object_help(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Line => LINES_HELP,
+        Unit::Message => MESSAGE_HELP,
+    }
+}
+
+/// Advice about a record that is an array.
+pub(super) fn array_help(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Line => ARRAY_HELP,
+        Unit::Message => MESSAGE_HELP,
+    }
+}
 
 /// Something wrong with a record.
 #[derive(Debug)]
@@ -81,6 +102,8 @@ enum What {
     Misfit(Why, Option<DataType>),
     /// There is no value where one has to be.
     Missing,
+    /// A member is not there, where each has to be.
+    NoMember,
     Said(Wrong),
 }
 
@@ -117,6 +140,11 @@ impl Fault {
         fault(at, What::Missing)
     }
 
+    /// The object at `at` lacks a member, where each has to be there.
+    pub(super) fn no_member(at: usize) -> Box<Fault> {
+        fault(at, What::NoMember)
+    }
+
     pub(super) fn said(wrong: Wrong) -> Box<Fault> {
         fault(wrong.at, What::Said(wrong))
     }
@@ -151,6 +179,10 @@ impl Fault {
         match self.what {
             What::Said(wrong) => wrong,
             What::Missing => Wrong::null(self.at, &self.path),
+            What::NoMember => {
+                let message = format!("the member '{}' is missing", self.path);
+                Wrong::new(self.at, message, NO_MEMBER_HELP)
+            }
             What::Misfit(why, wanted) => {
                 let end = scan::skip(data, self.at, 0).unwrap_or(data.len());
                 let text = data.get(self.at..end).unwrap_or_default();

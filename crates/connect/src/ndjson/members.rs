@@ -7,9 +7,9 @@ use memchr::memchr2;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::fault::{ARRAY_HELP, DEPTH_HELP, LINES_HELP, SKIP_HELP, Wrong};
+use super::fault::{DEPTH_HELP, MESSAGE_HELP, SKIP_HELP, Wrong, array_help, object_help};
 use super::names::{Meaning, Names};
-use crate::records::shown;
+use crate::records::{Unit, shown};
 
 /// Objects and arrays within each other.
 pub(super) const DEPTH_MAX: usize = 128;
@@ -30,12 +30,19 @@ pub(super) fn find<'a>(
     names: &Names,
     line: &'a [u8],
     start: usize,
+    unit: Unit,
     slots: &mut [Slot<'a>],
 ) -> Result<(), Wrong> {
     slots.fill_with(Slot::default);
     let text = std::str::from_utf8(line).map_err(|error| {
-        let help = "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8";
-        Wrong::new(start + error.valid_up_to(), "the line is not valid UTF-8", help)
+        let (message, help) = match unit {
+            Unit::Line => (
+                "the line is not valid UTF-8",
+                "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8",
+            ),
+            Unit::Message => ("the message is not valid UTF-8", SKIP_HELP),
+        };
+        Wrong::new(start + error.valid_up_to(), message, help)
     })?;
     if let Some(at) = too_deep(line) {
         let message = format!("objects and arrays are nested more than {DEPTH_MAX} deep");
@@ -44,28 +51,33 @@ pub(super) fn find<'a>(
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let members = MembersSeed { names, slots };
     let read = members.deserialize(&mut deserializer).and_then(|()| deserializer.end());
-    read.map_err(|error| syntax(line, start, &error))
+    read.map_err(|error| syntax(line, start, unit, &error))
 }
 
-/// Fault of a line that is no object.
-fn syntax(line: &[u8], start: usize, error: &serde_json::Error) -> Wrong {
+/// Fault of a line or message that is no object.
+fn syntax(line: &[u8], start: usize, unit: Unit, error: &serde_json::Error) -> Wrong {
     let first = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
     let begin = start + first;
     match line.get(first) {
-        Some(b'[') => Wrong::new(begin, "expected an object, found an array", ARRAY_HELP),
+        Some(b'[') => Wrong::new(begin, "expected an object, found an array", array_help(unit)),
         Some(b'{') if error.is_eof() => {
-            Wrong::new(begin, "the object that starts here does not end on its line", LINES_HELP)
+            let message = match unit {
+                Unit::Line => "the object that starts here does not end on its line",
+                Unit::Message => "the object that starts here does not end in its message",
+            };
+            Wrong::new(begin, message, object_help(unit))
         }
         Some(b'{') => {
             let at = start + error.column().saturating_sub(1).min(line.len());
             // Without the line, which is always 1, and the column, which the place has.
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(&*message, |(front, _)| front);
-            Wrong::new(at, message, SKIP_HELP)
+            let is_second = unit == Unit::Message && message == "trailing characters";
+            Wrong::new(at, message, if is_second { MESSAGE_HELP } else { SKIP_HELP })
         }
         _ => {
             let message = format!("expected an object, found '{}'", shown(&line[first..]));
-            Wrong::new(begin, message, LINES_HELP)
+            Wrong::new(begin, message, object_help(unit))
         }
     }
 }

@@ -5,6 +5,8 @@
 //! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
 //! | `json.ignore-parse-errors` | `false` | as `'on_error' = 'skip'` |
 //! | `json.any-as-string` | `false` | a STRING takes any value, as it is written |
+//! | `json.fail-on-missing-field` | `false` | an object has to have each column that is read |
+//! | `json.timestamp-format.standard` | | `SQL` or `ISO-8601`: both are always read |
 //!
 //! A column is the member of exactly its name, else the member whose name differs only in case. Two
 //! members of the latter kind are an error; members without a column are ignored. A member that is
@@ -57,8 +59,11 @@ use millstream_contract::{Error, Result};
 use self::column::Accepted;
 use self::decode::Plan;
 use self::fault::{ARRAY_HELP, LINES_HELP};
+use crate::input::Name;
 use crate::options::{OnError, Options};
-use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines};
+use crate::records::{
+    Cut, Decode, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines,
+};
 
 pub use self::fuzz::fuzz_ndjson;
 pub(crate) use self::parsed::{Json, Members, record};
@@ -66,6 +71,9 @@ pub(crate) use self::texts::Texts;
 
 #[cfg(test)]
 mod tests;
+
+const IGNORED: &str = "json.ignore-parse-errors";
+const MISSING: &str = "json.fail-on-missing-field";
 
 /// NDJSON with its options.
 #[derive(Debug, Clone, Default)]
@@ -82,9 +90,17 @@ pub(crate) struct NdjsonFormat {
 impl NdjsonFormat {
     /// From the `json.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
-        let on_error = options.on_error(Some("json.ignore-parse-errors"))?;
+        let on_error = options.on_error(Some(IGNORED))?;
         let any_as_string = options.flag("json.any-as-string")?;
-        let taken = Accepted { any_as_string, exact: options.exact() };
+        let fails_on_missing = options.flag(MISSING)?;
+        if fails_on_missing && options.flag(IGNORED)? {
+            let message = format!("'true' does not go with '{IGNORED}' = 'true'");
+            return Err(options.error(MISSING, message, "leave one of them out"));
+        }
+        options.parsed("json.timestamp-format.standard", "'SQL' or 'ISO-8601'", |text| {
+            ["SQL", "ISO-8601"].contains(&text).then_some(())
+        })?;
+        let taken = Accepted { any_as_string, exact: options.exact(), fails_on_missing };
         Ok(NdjsonFormat { on_error, taken, ..NdjsonFormat::default() })
     }
 
@@ -131,6 +147,15 @@ impl RecordFormat for NdjsonFormat {
         }
         let plan = Plan::new(reader.path(), schema, projection, self.clone())?;
         Ok(Started { decode: Arc::new(plan), remark: None })
+    }
+
+    fn messages(
+        &self,
+        source: &Name,
+        schema: &SchemaRef,
+        projection: &[usize],
+    ) -> Result<Arc<dyn Decode>> {
+        Ok(Arc::new(Plan::new(source, schema, projection, self.clone())?))
     }
 }
 

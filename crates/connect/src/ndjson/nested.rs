@@ -15,7 +15,7 @@ use super::members::DEPTH_MAX;
 use super::names::Names;
 use super::object::Object;
 use super::scan::{self, blanks, byte};
-use crate::records::shown;
+use crate::records::{Unit, shown};
 
 /// Keys of a map that are compared each with each; more are looked up.
 const KEYS_COMPARED: usize = 8;
@@ -48,7 +48,8 @@ impl Build for Row {
         }
         let end = if text.careful {
             let end = scan::skip(text.data, at, depth).ok_or_else(|| Fault::syntax(at))?;
-            self.object.read_carefully(text.data, &text.data[at..end], at)?;
+            // The record is known to be JSON, so no fault is about its container.
+            self.object.read_carefully(text.data, &text.data[at..end], at, Unit::Line)?;
             end
         } else {
             self.object.read(text, at, depth)?

@@ -20,6 +20,7 @@ use super::fault::{Fault, Read};
 use super::members::{DEPTH_MAX, Slot, find};
 use super::names::{Meaning, Names};
 use super::scan::{self, Quoted, blanks, byte, word};
+use crate::records::Unit;
 
 /// Members that are remembered besides columns. Objects that are used as maps have new ones on and
 /// on.
@@ -253,15 +254,17 @@ impl Object {
         Some(at)
     }
 
-    /// Takes an object that begins at `start` and is all of `line`, by all the rules.
+    /// Takes an object that begins at `start` and is all of `line`, by all the rules. `unit` is the
+    /// container of the record.
     pub(super) fn read_carefully(
         &mut self,
         data: &[u8],
         line: &[u8],
         start: usize,
+        unit: Unit,
     ) -> Result<(), Box<Fault>> {
         let mut slots = vec![Slot::default(); self.columns.len()];
-        find(&self.names, line, start, &mut slots).map_err(Fault::said)?;
+        find(&self.names, line, start, unit, &mut slots).map_err(Fault::said)?;
         let text = Text { data, careful: true };
         let mut first: Option<Box<Fault>> = None;
         for (slot, (column, found)) in self.columns.iter_mut().zip(&slots).enumerate() {

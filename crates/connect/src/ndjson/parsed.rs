@@ -12,7 +12,7 @@ use super::fault::{SKIP_HELP, Wrong};
 use super::members::{DEPTH_MAX, find};
 use super::names::Names;
 use super::scan::{self, blanks, byte, escapes_are_valid, literal};
-use crate::records::place;
+use crate::records::{Unit, place};
 
 const OBJECT_HELP: &str = "each line must be a JSON object";
 
@@ -67,7 +67,7 @@ fn why_not(line: &[u8], start: usize) -> Wrong {
     let names = Names::new(&Fields::empty(), &[]);
     // Half a character is the name of nothing, in whatever column it stands.
     let otherwise = || Wrong::new(start, "a name in it is not valid Unicode", SKIP_HELP);
-    find(&names, line, start, &mut []).err().unwrap_or_else(otherwise)
+    find(&names, line, start, Unit::Line, &mut []).err().unwrap_or_else(otherwise)
 }
 
 /// The value that begins at `at`, inside of so many objects and arrays, and the offset behind it.

@@ -7,6 +7,8 @@
 //! The column is a STRING or BYTES, and has the line without its end (`\n`, or `\r\n`). An empty
 //! line is a record, too. Lines may have up to 64 MiB. A line is malformed if it is no UTF-8 and
 //! the column is a STRING; as BYTES no line is.
+//!
+//! A message is one record as a whole, and may also be a value of fixed width: see [`message`].
 
 use std::sync::Arc;
 
@@ -17,13 +19,16 @@ use millstream_contract::inferred::ON_ERROR_HELP;
 use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
+use self::message::RawMessages;
+pub(crate) use self::message::{RAW_MESSAGE_TYPES, is_message_type};
+
 use crate::input::Name;
 use crate::options::{OnError, Options};
 use crate::records::{
-    Block, Cut, Decode, Endless, Lines, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines,
-    place,
+    Block, Cut, Decode, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started, Unit, cut_lines,
 };
 
+mod message;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +37,29 @@ mod tests;
 pub(crate) struct RawFormat {
     /// Treatment of malformed records.
     on_error: OnError,
+    /// Of messages: whether the lowest byte of a number comes first.
+    little_endian: bool,
 }
 
 impl RawFormat {
     /// From the options of a table.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<RawFormat> {
-        Ok(RawFormat { on_error: options.on_error(None)? })
+        Ok(RawFormat { on_error: options.on_error(None)?, little_endian: false })
+    }
+
+    /// Format of messages, from the options of a table.
+    pub(crate) fn of_messages(options: &Options<'_>) -> Result<RawFormat> {
+        options.parsed("raw.charset", "'UTF-8'", |charset| {
+            charset.eq_ignore_ascii_case("utf-8").then_some(())
+        })?;
+        let order = "'big-endian' or 'little-endian'";
+        let little_endian = options.parsed("raw.endianness", order, |order| match order {
+            "big-endian" => Some(false),
+            "little-endian" => Some(true),
+            _ => None,
+        })?;
+        let little_endian = little_endian.unwrap_or(false);
+        Ok(RawFormat { little_endian, ..RawFormat::from_options(options)? })
     }
 
     /// Whether a column of this type can be read.
@@ -45,11 +67,16 @@ impl RawFormat {
         matches!(data_type, DataType::Utf8 | DataType::Binary)
     }
 
-    /// Error if the table does not have exactly one column, for the line.
-    pub(crate) fn misfit(schema: &Schema) -> Option<(String, &'static str)> {
+    /// Error if the table does not have exactly one column, for the line or message.
+    pub(crate) fn misfit(schema: &Schema, unit: Unit) -> Option<(String, &'static str)> {
         let columns = schema.fields().len();
         (columns != 1).then(|| {
-            let message = format!("a line of format 'raw' is one column, the table has {columns}");
+            let what = match unit {
+                Unit::Line => "line",
+                Unit::Message => "message",
+            };
+            let message =
+                format!("a {what} of format 'raw' is one column, the table has {columns}");
             (message, "declare one column, of type STRING or BYTES")
         })
     }
@@ -87,6 +114,16 @@ impl RecordFormat for RawFormat {
         let path = reader.path().clone();
         let plan = RawPlan { path, schema: Arc::new(schema), on_error: self.on_error };
         Ok(Started { decode: Arc::new(plan), remark: None })
+    }
+
+    fn messages(
+        &self,
+        source: &Name,
+        schema: &SchemaRef,
+        projection: &[usize],
+    ) -> Result<Arc<dyn Decode>> {
+        let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
+        Ok(Arc::new(RawMessages::new(source, schema, self.on_error, self.little_endian)))
     }
 }
 
@@ -144,7 +181,7 @@ impl RawPlan {
             Err(error) => error,
         };
         let message = "the line is not valid UTF-8";
-        let place = |at| place(&self.path, data, block.line, at);
+        let place = |at| block.place(&self.path, at);
         if self.on_error == OnError::Fail {
             return Err(Error::Data {
                 place: place(error.valid_up_to()),
@@ -192,7 +229,7 @@ impl Decode for RawPlan {
         let options = RecordBatchOptions::new().with_row_count(Some(starts.len()));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Error::Internal(error.to_string()))?;
-        let places = Box::new(Lines::new(&self.path, block, &starts));
+        let places = block.places(&self.path, &starts);
         let SkippedLines { lines: left_out, first: first_left_out } = wrong;
         Ok(Decoded { left_out, first_left_out, ..Decoded::whole(batch, Some(places)) })
     }

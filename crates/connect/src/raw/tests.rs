@@ -59,15 +59,16 @@ fn text_must_be_utf8_and_bytes_need_not() {
 #[test]
 fn a_line_is_one_column() {
     let column = |name: &str| Field::new(name, DataType::Utf8, true);
-    assert_eq!(RawFormat::misfit(&Schema::new(vec![column("a")])), None);
-    let two = RawFormat::misfit(&Schema::new(vec![column("a"), column("b")])).unwrap();
+    assert_eq!(RawFormat::misfit(&Schema::new(vec![column("a")]), Unit::Line), None);
+    let two = Schema::new(vec![column("a"), column("b")]);
+    let two = RawFormat::misfit(&two, Unit::Line).unwrap();
     assert!(two.0.contains("one column, the table has 2"), "{two:?}");
 }
 
 /// What of a text is read in chunks of so many bytes, how many lines are left out, and the first.
 fn left_out(text: &[u8], data_type: DataType, chunk_bytes: usize) -> (Vec<String>, u64, String) {
     let schema = Arc::new(Schema::new(vec![Field::new("line", data_type.clone(), true)]));
-    let format = Arc::new(RawFormat { on_error: OnError::Keep });
+    let format = Arc::new(RawFormat { on_error: OnError::Keep, ..RawFormat::default() });
     let outcome = read_whole(format, "x.log", text, &schema, &[0], chunk_bytes).unwrap();
     let column = outcome.rows.column(0);
     let lines = (0..outcome.rows.num_rows()).map(|row| match data_type {

@@ -132,7 +132,7 @@ impl Arriving {
         let (line, offset, offsets) = (self.line, self.offset, self.wanted.offsets);
         self.line += lines as u64;
         self.pass(end);
-        Some(Block { line, lines, offset, offsets, data, too_long: None })
+        Some(Block { line, lines, offset, offsets, data, too_long: None, messages: None })
     }
 
     /// Whether it is known how blocks are decoded; finds out as soon as it can.

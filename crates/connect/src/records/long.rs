@@ -44,7 +44,7 @@ impl Long {
     pub(super) fn block(self) -> Block {
         let Long { head, left_out, line, offset } = self;
         let too_long = Some(left_out);
-        Block { data: head, line, lines: 1, offset, offsets: false, too_long }
+        Block { data: head, line, lines: 1, offset, offsets: false, too_long, messages: None }
     }
 }
 
@@ -56,7 +56,8 @@ pub(super) fn decode_too_long(
     keep: bool,
 ) -> Result<Decoded> {
     let Block { data: head, line, offset, offsets, .. } = block;
-    let nothing = Block { data: vec![], line, lines: 0, offset, offsets, too_long: None };
+    let nothing =
+        Block { data: vec![], line, lines: 0, offset, offsets, too_long: None, messages: None };
     let empty = decode.decode(&nothing)?;
     let malformed = keep.then(|| malformed_rows(&[head], std::slice::from_ref(&left_out)));
     Ok(Decoded {

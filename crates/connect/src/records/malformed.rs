@@ -8,15 +8,32 @@ use millstream_contract::Result;
 use millstream_contract::plan::malformed_rows;
 use millstream_contract::table::{Decoded, Failing, LeftOut, Raw};
 
-use super::{Block, Cut, Decode, RecordFormat};
+use super::{Block, Cut, Decode, MessageBounds, RecordFormat};
+use crate::options::OnError;
 
 /// How far to look for the end of a record at first.
 const LOOK_BYTES: usize = 4 << 10;
 
+/// Decodes a block, with the treatment of malformed records that the format asks for.
+pub(crate) fn decode_as(
+    format: Arc<dyn RecordFormat>,
+    decode: Arc<dyn Decode>,
+    block: Block,
+) -> Result<Decoded> {
+    match format.on_error() {
+        OnError::Fail => decode.decode(&block),
+        OnError::Skip => {
+            let decoded = decode.decode(&block)?;
+            Ok(Decoded { failing: Failing::LeftOut, ..decoded })
+        }
+        OnError::Keep => decode_keeping(format, decode, block),
+    }
+}
+
 /// Decodes a block and keeps the malformed records that are left out of it. `decode` leaves them
 /// out. Where there are any, the records are decoded a second time, one by one: what is wrong with
 /// one is said without a look at the next, so it does not depend on where blocks end.
-pub(super) fn decode_keeping(
+fn decode_keeping(
     format: Arc<dyn RecordFormat>,
     decode: Arc<dyn Decode>,
     block: Block,
@@ -42,7 +59,29 @@ struct OneByOne {
 
 impl OneByOne {
     /// Goes over the records: the bytes of each, and what comes of it.
-    fn each(&self, mut visit: impl FnMut(&[u8], Decoded)) -> Result<()> {
+    fn each(&self, visit: impl FnMut(&[u8], Decoded)) -> Result<()> {
+        match &self.block.messages {
+            None => self.each_line(visit),
+            Some(messages) => self.each_message(messages, visit),
+        }
+    }
+
+    fn each_message(
+        &self,
+        messages: &MessageBounds,
+        mut visit: impl FnMut(&[u8], Decoded),
+    ) -> Result<()> {
+        for index in 0..messages.len() {
+            let mut data = self.block.data[messages.range(index)].to_vec();
+            data.push(b'\n');
+            let one = Block::of_messages(data, messages.alone(index));
+            let decoded = self.decode.decode(&one)?;
+            visit(&messages.original(&self.block.data, index), decoded);
+        }
+        Ok(())
+    }
+
+    fn each_line(&self, mut visit: impl FnMut(&[u8], Decoded)) -> Result<()> {
         let Block { data, line, offset, .. } = &self.block;
         let (mut at, mut line) = (0, *line);
         while at < data.len() {
@@ -51,7 +90,8 @@ impl OneByOne {
             let lines = memchr_iter(b'\n', record).count();
             let offset = offset + at as u64;
             let data = record.to_vec();
-            let one = Block { data, line, lines, offset, offsets: false, too_long: None };
+            let (offsets, too_long, messages) = (false, None, None);
+            let one = Block { data, line, lines, offset, offsets, too_long, messages };
             visit(without_line_end(record), self.decode.decode(&one)?);
             (at, line) = (end, line + lines as u64);
         }

@@ -11,6 +11,7 @@ mod arriving;
 mod fuzz;
 mod long;
 mod malformed;
+mod message;
 mod place;
 mod reader;
 mod split;
@@ -23,15 +24,18 @@ use memchr::{memchr_iter, memrchr};
 use millstream_contract::Result;
 use millstream_contract::table::{Decoded, LeftOut};
 
+use crate::input::Name;
 use crate::options::OnError;
 
 pub(crate) use self::arriving::{Arriving, Wanted};
 pub(crate) use self::fuzz::{Outcome, read_whole};
-pub(crate) use self::place::{Lines, line, place, shown};
+pub(crate) use self::malformed::decode_as;
+pub(crate) use self::message::MessageBounds;
+pub(crate) use self::place::{line, place, shown};
 pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
 pub(crate) use self::split::{Reading, RecordChunk, RecordSplit, is_virtual};
 
-/// Whole records, as they stand in the file.
+/// Whole records, as they stand in the file, or messages, each of which is a record.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub(crate) data: Vec<u8>,
@@ -46,6 +50,15 @@ pub(crate) struct Block {
     /// Set if the block holds the beginning of a line that is too long for a record, and is left
     /// out.
     pub(crate) too_long: Option<LeftOut>,
+    /// Bounds of messages; `None`: the records are from a file.
+    pub(crate) messages: Option<Arc<MessageBounds>>,
+}
+
+/// Container of a record, for messages about its faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Line,
+    Message,
 }
 
 /// Where the records at the front of a buffer end.
@@ -116,6 +129,15 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
         schema: &SchemaRef,
         projection: &[usize],
     ) -> Result<Started>;
+
+    /// Decoder of blocks of messages into the columns of `projection`. `source` is their source,
+    /// for messages about faults.
+    fn messages(
+        &self,
+        source: &Name,
+        schema: &SchemaRef,
+        projection: &[usize],
+    ) -> Result<Arc<dyn Decode>>;
 }
 
 /// Why a record has no end.

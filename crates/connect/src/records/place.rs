@@ -5,7 +5,9 @@ use std::sync::Arc;
 use memchr::{memchr_iter, memrchr};
 use millstream_contract::table::Places;
 
-use super::Block;
+use super::message::MessagePlaces;
+use super::{Block, MessageBounds, Unit};
+use crate::input::Name;
 
 /// Characters of a field that a message shows.
 const SHOWN_CHARS_MAX: usize = 40;
@@ -27,6 +29,36 @@ pub(crate) fn place(path: &str, data: &[u8], first_line: u64, at: usize) -> Stri
     format!("{path}:{line}:{column}")
 }
 
+impl Block {
+    /// Messages of a source, of which `data` holds the bytes.
+    pub(crate) fn of_messages(data: Vec<u8>, messages: MessageBounds) -> Block {
+        let lines = messages.len();
+        let messages = Some(Arc::new(messages));
+        Block { data, line: 1, lines, offset: 0, offsets: false, too_long: None, messages }
+    }
+
+    /// Container of each record.
+    pub(crate) fn unit(&self) -> Unit {
+        if self.messages.is_some() { Unit::Message } else { Unit::Line }
+    }
+
+    /// Place of offset `at`, for messages about faults.
+    pub(crate) fn place(&self, path: &str, at: usize) -> String {
+        match &self.messages {
+            None => place(path, &self.data, self.line, at),
+            Some(messages) => messages.place(path, &self.data, at),
+        }
+    }
+
+    /// Places of the records that start at these offsets.
+    pub(crate) fn places(&self, path: &Name, starts: &[u32]) -> Box<dyn Places> {
+        match &self.messages {
+            None => Box::new(Lines::new(path, self, starts)),
+            Some(messages) => Box::new(MessagePlaces::new(path, messages, starts)),
+        }
+    }
+}
+
 /// A field for a message: short, and harmless on a terminal.
 pub(crate) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
@@ -41,8 +73,8 @@ pub(crate) fn shown(text: &[u8]) -> String {
 
 /// The lines that a block's records begin on.
 #[derive(Debug)]
-pub(crate) struct Lines {
-    path: Arc<str>,
+struct Lines {
+    path: Name,
     /// The block's first.
     first: u64,
     /// Per record, how many come before it in the block; `None` if each takes just one.
@@ -53,7 +85,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Of records that start at these offsets of the block.
-    pub(crate) fn new(path: &Arc<str>, block: &Block, starts: &[u32]) -> Lines {
+    fn new(path: &Name, block: &Block, starts: &[u32]) -> Lines {
         let lines = block.lines + usize::from(block.data.last() != Some(&b'\n'));
         let before = (starts.len() != lines).then(|| {
             let (mut ends, mut before) = (memchr_iter(b'\n', &block.data).peekable(), 0);

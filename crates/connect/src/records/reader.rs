@@ -273,7 +273,7 @@ impl Reader {
         let data = std::mem::replace(&mut self.buffer, rest);
         let lines = memchr_iter(b'\n', &data).count();
         let (line, offset, offsets) = (self.line, self.offset, self.offsets);
-        let block = Block { line, lines, offset, offsets, data, too_long: None };
+        let block = Block { line, lines, offset, offsets, data, too_long: None, messages: None };
         self.line += lines as u64;
         self.offset += block.data.len() as u64;
         Ok(Some(block))

@@ -9,12 +9,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
 use millstream_contract::pruning::Pruning;
-use millstream_contract::table::{
-    Chunk, Decoded, Extent, Failing, Position, Sharing, Split, SplitPoll,
-};
+use millstream_contract::table::{Chunk, Decoded, Extent, Position, Sharing, Split, SplitPoll};
 
 use super::long::decode_too_long;
-use super::malformed::decode_keeping;
+use super::malformed::decode_as;
 use super::reader::{LOOK, Ready};
 use super::{Block, Decode, Reader, RecordFormat};
 use crate::input::{Input, Name};
@@ -207,13 +205,6 @@ impl Chunk for RecordChunk {
             let keep = self.format.on_error() == OnError::Keep;
             return decode_too_long(&*self.decode, self.block, left_out, keep);
         }
-        match self.format.on_error() {
-            OnError::Fail => self.decode.decode(&self.block),
-            OnError::Skip => {
-                let decoded = self.decode.decode(&self.block)?;
-                Ok(Decoded { failing: Failing::LeftOut, ..decoded })
-            }
-            OnError::Keep => decode_keeping(self.format, self.decode, self.block),
-        }
+        decode_as(self.format, self.decode, self.block)
     }
 }

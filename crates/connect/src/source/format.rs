@@ -15,7 +15,7 @@ use crate::ndjson::NdjsonFormat;
 use crate::options::Options;
 use crate::parquet::{ParquetFormat, ParquetSplit};
 use crate::raw::RawFormat;
-use crate::records::{Reading, RecordFormat, RecordSplit};
+use crate::records::{Reading, RecordFormat, RecordSplit, Unit};
 use crate::types::sql_name;
 
 /// A format of files.
@@ -88,7 +88,7 @@ impl ReadFormat for RawFormat {
     }
 
     fn misfit(&self, schema: &Schema) -> Option<(String, &'static str)> {
-        RawFormat::misfit(schema)
+        RawFormat::misfit(schema, Unit::Line)
     }
 
     fn records(&self) -> Option<Arc<dyn RecordFormat>> {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millstream_contract::metadata::may_hold;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{declaration::literal, inferred::Inferred, sink::Sink, wrapped::Wrapped};
 
@@ -247,7 +248,7 @@ impl TableEntry {
             let known = connectors.metadata(&declared.options);
             let found = known.iter().find(|(key, _)| *key == metadata.key);
             let error = match found {
-                Some((_, wanted)) if is_of_type(&column.data_type, wanted) => continue,
+                Some((_, wanted)) if may_hold(&column.data_type, wanted) => continue,
                 Some((key, wanted)) => wrong_type(column, key, wanted).at(metadata.type_span),
                 None => declared.unknown_key(metadata, &known).at(metadata.key_span),
             };
@@ -351,14 +352,6 @@ impl TableEntry {
         let event_time = self.event_time.as_ref()?;
         Some(&self.columns[event_time.column].name)
     }
-}
-
-/// Whether a metadata column may have this type; a timestamp may have any precision.
-fn is_of_type(declared: &DataType, wanted: &DataType) -> bool {
-    let times = |a: &DataType, b: &DataType| {
-        matches!((a, b), (DataType::Timestamp(..), DataType::Timestamp(..)))
-    };
-    declared == wanted || times(declared, wanted)
 }
 
 fn wrong_type(column: &TableColumn, key: &str, wanted: &DataType) -> SqlError {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::decode::Plan;
 use super::*;
-use crate::records::{Block, Decode as _};
+use crate::records::Block;
 
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -52,8 +52,15 @@ fn time(blocks: &[Vec<u8>], plan: &Plan) -> (Duration, usize) {
     let (mut took, mut rows) = (Duration::ZERO, 0);
     for data in blocks {
         let lines = data.iter().filter(|byte| **byte == b'\n').count();
-        let block =
-            Block { data: data.clone(), line: 1, lines, offset: 0, offsets: false, too_long: None };
+        let block = Block {
+            data: data.clone(),
+            line: 1,
+            lines,
+            offset: 0,
+            offsets: false,
+            too_long: None,
+            messages: None,
+        };
         let start = Instant::now();
         let decoded = plan.decode(&block).unwrap();
         took += start.elapsed();
