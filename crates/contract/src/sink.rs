@@ -131,6 +131,10 @@ pub trait Sink: Send + Sync + Debug {
     fn commits(&self) -> bool {
         false
     }
+    /// Whether rows wait for the job's first checkpoint, which is then taken before the job reads.
+    fn waits_for_checkpoint(&self) -> bool {
+        false
+    }
     /// Remark for the user on the opened sink, or on the manner of its rows, which is known before.
     fn remark(&self) -> Option<String> {
         None

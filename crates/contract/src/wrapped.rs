@@ -284,6 +284,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.commits()
     }
 
+    fn waits_for_checkpoint(&self) -> bool {
+        self.inner.waits_for_checkpoint()
+    }
+
     fn is_local(&self) -> bool {
         self.inner.is_local()
     }

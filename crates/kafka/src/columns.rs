@@ -64,13 +64,11 @@ pub(crate) enum Origin {
 pub(crate) struct Columns {
     pub(crate) all: SchemaRef,
     pub(crate) value: SchemaRef,
-    /// The columns of the key, as the key names them.
-    pub(crate) key: SchemaRef,
     pub(crate) origins: Vec<Origin>,
-    /// The columns that a key is written of, also those that the value has, too: as numbers of the
-    /// table's, and as the key names them.
+    /// The columns of the key, also those that the value has, too: as the key names them, and as
+    /// numbers of the table's.
+    pub(crate) key: SchemaRef,
     pub(crate) key_columns: Vec<usize>,
-    pub(crate) written_key: SchemaRef,
 }
 
 /// The keys of metadata columns, and their types.
@@ -140,12 +138,12 @@ impl Columns {
             found.push(*field);
         }
         let (mut value, mut key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut key_columns, mut written_key) = (Vec::new(), Vec::new());
+        let mut key_columns = Vec::new();
         for (column, field) in table.schema.fields().iter().enumerate() {
             if found.contains(&field.name().as_str()) {
                 let name = field.name().strip_prefix(prefix).unwrap_or(field.name());
                 key_columns.push(column);
-                written_key.push(field.as_ref().clone().with_name(name));
+                key.push(field.as_ref().clone().with_name(name));
             }
             origins.push(match table.metadata.get(field.name()) {
                 Some(metadata) => {
@@ -156,8 +154,6 @@ impl Columns {
                     Origin::Beside(*beside)
                 }
                 None if !all_in_value && found.contains(&field.name().as_str()) => {
-                    let name = field.name().strip_prefix(prefix).unwrap_or(field.name());
-                    key.push(field.as_ref().clone().with_name(name));
                     Origin::Key(key.len() - 1)
                 }
                 // A column in both is read from the value, as in Flink.
@@ -173,7 +169,6 @@ impl Columns {
             key: Arc::new(Schema::new(key)),
             origins,
             key_columns,
-            written_key: Arc::new(Schema::new(written_key)),
         })
     }
 }

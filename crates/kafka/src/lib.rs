@@ -15,6 +15,8 @@ mod source;
 use std::sync::Arc;
 
 use millstream_connect::{Connector, Registry};
+use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
 
 pub use sink::KafkaSink;
 pub use source::KafkaTable;
@@ -26,7 +28,19 @@ pub fn register(registry: &Registry) {
         Connector::new()
             .source(|options| Ok(Arc::new(KafkaTable::from_options(options)?)))
             .sink(|options| Ok(Arc::new(KafkaSink::from_options(options)?)))
-            .check(|options| KafkaTable::from_options(options).map(drop))
+            .check(check)
             .metadata(columns::metadata()),
     );
+}
+
+/// Whether the options are those of a table that may be read or written.
+fn check(table: &TableOptions) -> Result<()> {
+    KafkaTable::declared(table)?;
+    match KafkaSink::from_options(table) {
+        Err(Error::Option { option, table, message, help }) if option.starts_with("sink.") => {
+            Err(Error::Option { option, table, message, help })
+        }
+        // What a sink does not have is said when it is written.
+        _ => Ok(()),
+    }
 }

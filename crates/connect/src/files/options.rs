@@ -41,7 +41,7 @@ impl Settings {
     pub(super) fn from_options(table: &TableOptions) -> Result<Settings> {
         let options = Options::new(table);
         let encoding = match options.text("format") {
-            Some("csv") => Encoding::Text(Format::Csv, text_options(&options)?),
+            Some("csv") => Encoding::Text(Format::Csv, csv_text_options(&options)?),
             // Flink's `json` is one object per line, too.
             Some("ndjson" | "jsonl" | "json") => {
                 Encoding::Text(Format::Ndjson, TextOptions::default())
@@ -104,7 +104,7 @@ pub(crate) fn check_partitions(options: &Options<'_>, schema: &Schema) -> Result
 }
 
 /// The `csv.*` options, with the same meaning as for a source.
-fn text_options(options: &Options<'_>) -> Result<TextOptions> {
+pub(crate) fn csv_text_options(options: &Options<'_>) -> Result<TextOptions> {
     let header = Header::from_options(options)?;
     let (delimiter, quote) =
         (options.ascii_char("csv.field-delimiter")?, options.ascii_char("csv.quote-character")?);

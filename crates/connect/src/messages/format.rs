@@ -49,7 +49,7 @@ pub struct MessageFormat {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MessageFormatName {
+pub(super) enum MessageFormatName {
     Json,
     Csv,
     Raw,
@@ -99,6 +99,10 @@ impl MessageFormat {
         options.finish(&format!("the format '{}'", name.text()))?;
         check_columns(&options, name, schema)?;
         Ok(MessageFormat { name, records })
+    }
+
+    pub(super) fn name_of(&self) -> MessageFormatName {
+        self.name
     }
 
     /// Name of the format: `json`, `csv` or `raw`.

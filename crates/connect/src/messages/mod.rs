@@ -51,6 +51,7 @@
 mod format;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::sync::Arc;
 
@@ -58,6 +59,8 @@ use millstream_contract::table::{Decoded, Places};
 use millstream_contract::{Error, Result};
 
 pub use self::format::MessageFormat;
+pub use self::writer::MessageWriter;
+pub use crate::options::OnError;
 use crate::records::{Block, Decode, MessageBounds, RecordFormat, decode_as};
 
 /// Bytes of messages that are decoded at once: offsets of texts have 32 bits.

@@ -21,6 +21,7 @@ use millstream_contract::{Error, Result};
 
 use self::message::RawMessages;
 pub(crate) use self::message::{RAW_MESSAGE_TYPES, is_message_type};
+pub(crate) use self::writer::write_raw;
 
 use crate::input::Name;
 use crate::options::{OnError, Options};
@@ -29,6 +30,7 @@ use crate::records::{
 };
 
 mod message;
+mod writer;
 #[cfg(test)]
 mod tests;
 

@@ -5,12 +5,14 @@
 //! A row that consists of a single NULL is an empty line, as in PostgreSQL. The source reads such a
 //! line as NULL, too.
 
+use std::ops::Range;
+
 use super::TextOptions;
 use super::value::{Cells, Class};
 
 /// Characters around and between fields.
 #[derive(Debug)]
-pub(super) struct Style {
+pub(crate) struct Style {
     delimiter: u8,
     quote: u8,
     /// Text of NULL.
@@ -20,7 +22,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    pub(super) fn new(options: &TextOptions) -> Style {
+    pub(crate) fn new(options: &TextOptions) -> Style {
         let (delimiter, quote) = (options.delimiter.unwrap_or(b','), options.quote.unwrap_or(b'"'));
         let null = options.null_literal.clone().unwrap_or_default().into_bytes();
         let check_all = !null.is_empty() || PLAIN.contains(&delimiter);
@@ -40,9 +42,14 @@ impl Style {
         out.push(b'\n');
     }
 
-    /// Appends a batch.
-    pub(super) fn write_rows(&self, columns: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
-        for row in 0..rows {
+    /// Appends rows of a batch.
+    pub(crate) fn write_rows(
+        &self,
+        columns: &[Cells<'_>],
+        rows: Range<usize>,
+        out: &mut Vec<u8>,
+    ) {
+        for row in rows {
             for (at, column) in columns.iter().enumerate() {
                 if at > 0 {
                     out.push(self.delimiter);

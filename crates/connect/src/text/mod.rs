@@ -23,7 +23,8 @@ use millstream_contract::settings::closest;
 use millstream_contract::sink::{Prepared, RowOrder, Sink, Writers};
 use millstream_contract::{Error, Result};
 
-pub(crate) use self::csv::PLAIN;
+pub(crate) use self::csv::{PLAIN, Style as CsvStyle};
+pub(crate) use self::ndjson::{keys as json_keys, write_rows as write_json};
 use self::table::TableWriter;
 pub(crate) use self::value::Cells;
 
@@ -244,8 +245,8 @@ impl SinkState {
         let rows = batch.num_rows();
         match &mut self.rows {
             FormatState::Table(table) => table.write_rows(&columns, rows, &mut self.buffer),
-            FormatState::Csv(style) => style.write_rows(&columns, rows, &mut self.buffer),
-            FormatState::Ndjson(keys) => ndjson::write_rows(keys, &columns, rows, &mut self.buffer),
+            FormatState::Csv(style) => style.write_rows(&columns, 0..rows, &mut self.buffer),
+            FormatState::Ndjson(keys) => ndjson::write_rows(keys, &columns, 0..rows, &mut self.buffer),
         }
         Ok(())
     }

@@ -43,12 +43,12 @@ impl RowWriter {
         let mut records = Vec::with_capacity(rows.num_rows());
         for (row, value) in values.into_iter().enumerate() {
             let timestamp = times.filter(|times| times.is_valid(row)).map_or(now, |t| t.value(row));
-            let key = keys.as_mut().and_then(Iterator::next);
+            let key = keys.as_mut().and_then(Iterator::next).flatten();
             let headers = match self.headers {
                 Some(column) => headers(rows.column(column), row)?,
                 None => Vec::new(),
             };
-            records.push(NewRecord { timestamp, key, value: Some(value), headers });
+            records.push(NewRecord { timestamp, key, value, headers });
         }
         Ok(records)
     }

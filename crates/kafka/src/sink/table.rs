@@ -66,7 +66,7 @@ impl KafkaSink {
             columns.origins.iter().position(|origin| *origin == Origin::Beside(which))
         };
         let key = key.map(|prefix| {
-            let writer = writer(prefix, &columns.written_key)?;
+            let writer = writer(prefix, &columns.key)?;
             Ok::<_, Error>((writer, columns.key_columns.clone()))
         });
         let rows = RowWriter {
@@ -125,6 +125,10 @@ impl Sink for KafkaSink {
     }
 
     fn commits(&self) -> bool {
+        self.is_exact()
+    }
+
+    fn waits_for_checkpoint(&self) -> bool {
         self.is_exact()
     }
 

@@ -127,6 +127,8 @@ pub(crate) enum Reset {
 pub(crate) struct ScanOptions {
     pub(super) fetch: FetchSettings,
     pub(super) startup: Bound,
+    /// Whether the options say where it begins.
+    explicit: bool,
     /// `None`: without end.
     pub(super) bounded: Option<Bound>,
     pub(super) reset: Reset,
@@ -173,23 +175,6 @@ impl ScanOptions {
         };
         let startup = bound(options, "startup")?;
         let bounded = bound(options, "bounded")?;
-        let (startup, explicit) = match startup {
-            Some(startup) => (startup, true),
-            None => (Bound::Group, false),
-        };
-        let needs_group = startup == Bound::Group || bounded == Some(Bound::Group);
-        if needs_group && group.is_none() {
-            let (option, help) = match explicit || bounded == Some(Bound::Group) {
-                true => ("properties.group.id", "name the group whose offsets are meant"),
-                false => (
-                    "scan.startup.mode",
-                    "write 'scan.startup.mode' = 'earliest-offset' or 'latest-offset', or name a \
-                     group in 'properties.group.id'",
-                ),
-            };
-            let message = "reading begins or ends at the offsets of a group, and there is no group";
-            return Err(options.error(option, message.into(), help));
-        }
         let interval = "scan.topic-partition-discovery.interval";
         let discovery = options.parsed(interval, "a duration such as '5 min'", |text| {
             match text.trim() {
@@ -211,7 +196,28 @@ impl ScanOptions {
             partition_bytes: number("max.partition.fetch.bytes", 1 << 20)?.max(1),
             queue_bytes: 4 << 20,
         };
-        Ok(ScanOptions { fetch, startup, bounded, reset: reset.unwrap_or(Reset::Fail) })
+        let (explicit, startup) = (startup.is_some(), startup.unwrap_or(Bound::Group));
+        let reset = reset.unwrap_or(Reset::Fail);
+        Ok(ScanOptions { fetch, startup, explicit, bounded, reset })
+    }
+
+    /// Refuses a table that begins or ends where a group is, without a group. A table that is only
+    /// written needs none.
+    pub(super) fn check_group(&self, options: &Options<'_>) -> Result<()> {
+        let ends_at_group = self.bounded == Some(Bound::Group);
+        if self.fetch.group.is_some() || !(self.startup == Bound::Group || ends_at_group) {
+            return Ok(());
+        }
+        let (option, help) = match self.explicit || ends_at_group {
+            true => ("properties.group.id", "name the group whose offsets are meant"),
+            false => (
+                "scan.startup.mode",
+                "write 'scan.startup.mode' = 'earliest-offset' or 'latest-offset', or name a \
+                 group in 'properties.group.id'",
+            ),
+        };
+        let message = "reading begins or ends at the offsets of a group, and there is no group";
+        Err(options.error(option, message.into(), help))
     }
 }
 
@@ -295,7 +301,9 @@ fn bound(options: &Options<'_>, which: &str) -> Result<Option<Bound>> {
             Some(Bound::Specific(found))
         }
         other => {
-            let help = match closest(other, modes.iter().copied()) {
+            let begins = |mode: &&str| !other.is_empty() && mode.starts_with(other);
+            let similar = modes.iter().copied().find(begins);
+            let help = match similar.or_else(|| closest(other, modes.iter().copied())) {
                 Some(mode) => format!("did you mean '{mode}'?"),
                 None => format!("there are {}", modes.join(", ")),
             };

@@ -55,6 +55,13 @@ impl KafkaTable {
     ///
     /// [`Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<KafkaTable> {
+        let found = KafkaTable::declared(table)?;
+        found.of.scan.check_group(&Options::new(table))?;
+        Ok(found)
+    }
+
+    /// The same of a table that may be only written.
+    pub(crate) fn declared(table: &TableOptions) -> Result<KafkaTable> {
         let options = Options::new(table);
         let scan = ScanOptions::from_options(table, &options)?;
         let key = formats::key(&options);
@@ -211,7 +218,9 @@ impl KafkaTable {
         let with_headers = origins.iter().any(|origin| {
             matches!(origin, Origin::Beside(Beside::Headers | Beside::HeaderList))
         });
-        let key = key.as_ref().filter(|_| !columns.key.fields().is_empty());
+        // A key all of whose columns are read from the value is not looked at.
+        let is_read = columns.origins.iter().any(|origin| matches!(origin, Origin::Key(_)));
+        let key = key.as_ref().filter(|_| is_read);
         let key = key.map(|key| key.decoder(&source, &columns.key, &of_key)).transpose()?;
         Ok(Plan {
             partition: partition.clone(),

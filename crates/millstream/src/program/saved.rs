@@ -239,6 +239,12 @@ pub fn ready(
     let checkpoints = saver.clone().map(|saver| saver as Arc<dyn millstream_engine::Checkpoints>);
     let job = Job::resume(&planned.plan, &settings, sinks.to_vec(), &resume, checkpoints)?;
     let stopping = Stopping { stopper: job.stopper(), saver, interrupt: None };
+    if let Some(saver) = &stopping.saver
+        && sinks.iter().any(|sink| sink.waits_for_checkpoint())
+    {
+        // No worker has read yet, so the cut is before the first record.
+        saver.cut(&stopping.stopper);
+    }
     Ok(Readied::Runs(Box::new(Ready { job, stopping, remarks, every })))
 }
 

@@ -1,0 +1,179 @@
+"""A broker of Kafka for tests: one process, on this machine alone. `.ci/setup kafka` fetches it."""
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+import harness
+
+JARS = Path(os.environ.get("CARGO_TARGET_DIR", harness.ROOT / "target")) / "kafka"
+START_SECONDS = 90
+
+PROPERTIES = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{listeners}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+log.retention.hours=-1
+{more}
+"""
+# With a second listener, which asks for a password.
+PASSWORDS = """sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \
+required username="admin" password="admin-secret" user_me="my-secret";
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
+required;
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
+required;
+"""
+
+
+def missing() -> str:
+    """Why there is no broker here; empty if there is one."""
+    if not shutil.which("java"):
+        return "there is no java: .ci/setup kafka"
+    if not any(JARS.glob("kafka_2.13-*.jar")):
+        return f"there is no broker in {JARS}: .ci/setup kafka"
+    return ""
+
+
+def free_port() -> int:
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        return any_port.getsockname()[1]
+
+
+class Broker:
+    def __init__(self, folder: Path, more: str = ""):
+        self.folder, self.port, self.controller, self.secured = folder, free_port(), free_port(), free_port()
+        self.process: subprocess.Popen | None = None
+        self.client: AdminClient | None = None
+        data, self.properties = folder / "log", folder / "server.properties"
+        self.properties.write_text(PROPERTIES.format(
+            port=self.port, controller=self.controller, data=data, more=PASSWORDS + more,
+            listeners=f",SASL_PLAINTEXT://127.0.0.1:{self.secured}"))
+        scram = [f"SCRAM-SHA-{bits}=[name=me,password=my-secret]" for bits in (256, 512)]
+        self.java("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAA", "-c", self.properties,
+                  *(word for one in scram for word in ("--add-scram", one)))
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def command(self, name: str, *words: object) -> list[str]:
+        return ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{JARS}/*", name, *map(str, words)]
+
+    def java(self, name: str, *words: object) -> None:
+        done = subprocess.run(self.command(name, *words), capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        out = (self.folder / "broker.out").open("ab")
+        self.process = subprocess.Popen(self.command("kafka.Kafka", self.properties), stdout=out, stderr=out,
+                                        stdin=subprocess.DEVNULL, start_new_session=True)
+        out.close()
+        until = time.monotonic() + START_SECONDS
+        while not self.answers():
+            said = (self.folder / "broker.out").read_text(errors="replace")[-2000:]
+            assert self.process.poll() is None and time.monotonic() < until, said
+            time.sleep(0.1)
+
+    def answers(self) -> bool:
+        """Whether it answers the first question of every client."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 2) as peer:
+                peer.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+                head = peer.recv(10)
+                return len(head) == 10 and struct.unpack(">iih", head)[1:] == (7, 0)
+        except OSError:
+            return False
+
+    def end(self, how: int = signal.SIGKILL) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(60)
+
+    # --- what tests do with it -----------------------------------------------------------------
+
+    def admin(self) -> AdminClient:
+        # It must outlive what it is asked for.
+        if self.client is None:
+            self.client = AdminClient({"bootstrap.servers": self.servers})
+        return self.client
+
+    def topic(self, name: str, partitions: int = 1, **config: str) -> str:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(name, partitions, 1, config=settings)
+        self.admin().create_topics([new])[name].result(30)
+        return name
+
+    def grow(self, name: str, partitions: int) -> None:
+        self.admin().create_partitions([NewPartitions(name, partitions)])[name].result(30)
+
+    def delete(self, name: str) -> None:
+        self.admin().delete_topics([name])[name].result(30)
+
+    def producer(self, **config: object) -> Producer:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        return Producer({"bootstrap.servers": self.servers, "linger.ms": 5} | settings)
+
+    def fill(self, topic: str, values, partition: int = 0, key=None, **config: object) -> None:
+        producer = self.producer(**config)
+        for value in values:
+            while True:
+                try:
+                    producer.produce(topic, value, key=key, partition=partition)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(60) == 0
+
+    def read(self, topic: str, partitions: int = 1, seconds: float = 30) -> list[list]:
+        """All committed messages, by partition."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False,
+                             "isolation.level": "read_committed", "enable.partition.eof": True,
+                             "auto.offset.reset": "earliest"})
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        found, ended, until = [[] for _ in range(partitions)], set(), time.monotonic() + seconds
+        while len(ended) < partitions:
+            assert time.monotonic() < until, f"only {ended} ended"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error():
+                ended.add(message.partition())
+            else:
+                found[message.partition()].append(message)
+        consumer.close()
+        return found
+
+    def values(self, topic: str, partitions: int = 1) -> list[list[str]]:
+        return [[message.value().decode() for message in of] for of in self.read(topic, partitions)]
+
+    def committed(self, group: str, topic: str, partition: int = 0) -> int:
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        found = consumer.committed([TopicPartition(topic, partition)], 30)[0].offset
+        consumer.close()
+        return found

@@ -1,0 +1,467 @@
+"""Kafka as source and sink, over a real broker."""
+
+import json
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import broker as kafka
+import harness
+from conftest import cannot_run
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    why = kafka.missing()
+    if why:
+        cannot_run(why)
+    broker = kafka.Broker(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    broker.end()
+
+
+NAMES = iter(f"topic-{number}" for number in range(1_000))
+
+
+@pytest.fixture
+def topic(broker) -> str:
+    return broker.topic(next(NAMES))
+
+
+def table(broker, topic: str, columns: str, more: str = "", name: str = "t", bounded: bool = True,
+          start: str = "earliest-offset", form: str = "json") -> str:
+    options = {"connector": "kafka", "topic": topic, "properties.bootstrap.servers": broker.servers}
+    if form:
+        options["format"] = form
+    if start:
+        options["scan.startup.mode"] = start
+    if bounded:
+        options["scan.bounded.mode"] = "latest-offset"
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    return f"CREATE TABLE {name} ({columns}) WITH ({listed}{more});\n"
+
+
+def rows(result) -> list[list[str]]:
+    return [line.split(",") for line in result.stdout.decode().splitlines()[1:]]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("packing", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_of_every_compression(broker, topic, script, packing):
+    values = [json.dumps({"n": n, "text": "x" * (n % 50)}) for n in range(3_000)]
+    broker.fill(topic, values, **{"compression_type": packing})
+    result = script.run(table(broker, topic, "n BIGINT, text STRING") +
+                        "SELECT COUNT(*), SUM(n), SUM(CHAR_LENGTH(text)) FROM t;")
+    expected = [3_000, sum(range(3_000)), sum(n % 50 for n in range(3_000))]
+    assert rows(result) == [[str(number) for number in expected]]
+
+
+def test_columns_beside_the_records(broker, topic, script):
+    producer = broker.producer()
+    producer.produce(topic, '{"v": 1}', key="a", headers=[("h", b"x"), ("h", b"y")], timestamp=1_700_000_000_123)
+    producer.produce(topic, '{"v": 2}', timestamp=1_700_000_001_000)
+    producer.flush(30)
+    columns = ("v INT, p INT METADATA FROM 'partition' VIRTUAL, `offset` BIGINT METADATA VIRTUAL, "
+               "ts TIMESTAMP(3) METADATA FROM 'timestamp', kind STRING METADATA FROM 'timestamp-type' VIRTUAL, "
+               "topic STRING METADATA VIRTUAL, epoch INT METADATA FROM 'leader-epoch' VIRTUAL, "
+               "headers MAP<STRING, BYTES> METADATA")
+    result = script.run(table(broker, topic, columns) +
+                        "SELECT v, p, `offset`, ts, kind, topic, epoch, CARDINALITY(headers) FROM t;")
+    assert [row[:3] for row in rows(result)] == [["1", "0", "0"], ["2", "0", "1"]]
+    assert rows(result)[0][3:] == ["2023-11-14 22:13:20.123", "CreateTime", topic, "0", "1"], result.stdout
+    assert rows(result)[1][7] == "0"
+
+
+def test_keys_and_values(broker, topic, script):
+    producer = broker.producer()
+    for key, value in (("a", "1,x"), ("b", "2,y"), (None, "3,z")):
+        producer.produce(topic, value, key=key)
+    producer.flush(30)
+    more = ", 'key.format' = 'raw', 'key.fields' = 'k_id', 'key.fields-prefix' = 'k_', 'value.format' = 'csv', " \
+           "'value.fields-include' = 'EXCEPT_KEY'"
+    result = script.run(table(broker, topic, "k_id STRING, n INT, s STRING", more, form="") + "SELECT * FROM t;")
+    assert rows(result) == [["a", "1", "x"], ["b", "2", "y"], ["", "3", "z"]]
+
+
+def test_tombstones(broker, topic, script):
+    producer = broker.producer()
+    for value in ('{"v": 1}', None, '{"v": 3}'):
+        producer.produce(topic, value, key="k")
+    producer.flush(30)
+    columns = "v INT, `offset` BIGINT METADATA VIRTUAL"
+    skipped = script.run(table(broker, topic, columns) + "SELECT * FROM t;")
+    assert rows(skipped) == [["1", "0"], ["3", "2"]]
+    assert "tombstone" in skipped.stderr and "offset 1" in skipped.stderr, skipped.stderr
+    kept = script.run(table(broker, topic, columns, ", 'value.tombstones' = 'null'") + "SELECT * FROM t;")
+    assert rows(kept) == [["1", "0"], ["", "1"], ["3", "2"]]
+
+
+def test_a_malformed_message_names_its_place(broker, topic, script):
+    broker.fill(topic, ['{"v": 1}', "oops", '{"v": 3}'])
+    text = table(broker, topic, "v INT") + "SELECT * FROM t;"
+    result = harness.run("run", script.write(text))
+    assert result.code != 0
+    assert f"topic '{topic}', partition 0, offset 1" in result.stderr, result.stderr
+    left_out = script.run(table(broker, topic, "v INT", ", 'on_error' = 'skip'") + "SELECT * FROM t;")
+    assert rows(left_out) == [["1"], ["3"]]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_aborted_transactions_leave_gaps(broker, topic, script, workers):
+    producer = broker.producer(transactional_id=f"{topic}-writer")
+    producer.init_transactions(30)
+    for number, commits in enumerate([True, False, True, False]):
+        producer.begin_transaction()
+        for n in range(10):
+            producer.produce(topic, json.dumps({"v": 100 * number + n}))
+        # What is not sent yet would not be sent at all.
+        producer.flush(30)
+        (producer.commit_transaction if commits else producer.abort_transaction)(30)
+    # It ends with a gap: the last transaction and its end count for nobody.
+    result = script.run(table(broker, topic, "v INT") + "SELECT * FROM t;", workers=workers)
+    assert rows(result) == [[str(v)] for v in [*range(10), *range(200, 210)]]
+    everything = script.run(table(broker, topic, "v INT", ", 'properties.isolation.level' = 'read_uncommitted'") +
+                            "SELECT COUNT(*) FROM t;")
+    assert rows(everything) == [["40"]]
+
+
+def test_where_reading_begins_and_ends(broker, script):
+    topic = broker.topic(next(NAMES), 2)
+    for partition in range(2):
+        producer = broker.producer()
+        for n in range(10):
+            producer.produce(topic, json.dumps({"v": 10 * partition + n}), partition=partition,
+                             timestamp=1_700_000_000_000 + 1_000 * n)
+        producer.flush(30)
+
+    def read(start: str, more: str = "", bounded: bool = True) -> list[int]:
+        text = table(broker, topic, "v INT", more, start=start, bounded=bounded) + "SELECT v FROM t;"
+        return sorted(int(row[0]) for row in rows(script.run(text)))
+
+    assert read("earliest-offset") == list(range(20))
+    assert read("latest-offset") == []
+    assert read("timestamp", ", 'scan.startup.timestamp-millis' = '1700000005000'") == [5, 6, 7, 8, 9, *range(15, 20)]
+    specific = ", 'scan.startup.specific-offsets' = 'partition:0,offset:8;partition:1,offset:9'"
+    assert read("specific-offsets", specific) == [8, 9, 19]
+    until = ", 'scan.bounded.mode' = 'timestamp', 'scan.bounded.timestamp-millis' = '1700000002000'"
+    assert read("earliest-offset", until, bounded=False) == [0, 1, 10, 11]
+    until = ", 'scan.bounded.mode' = 'specific-offsets', 'scan.bounded.specific-offsets' = " \
+            "'partition:0,offset:3;partition:1,offset:0'"
+    assert read("earliest-offset", until, bounded=False) == [0, 1, 2]
+    group = ", 'properties.group.id' = 'nobody', 'properties.auto.offset.reset' = 'earliest'"
+    assert read("group-offsets", group) == list(range(20))
+
+
+def test_windows_over_four_partitions(broker, script):
+    topic = broker.topic(next(NAMES), 4)
+    expected: Counter = Counter()
+    for partition in range(4):
+        values = []
+        for n in range(5_000):
+            second = n // 100
+            values.append(json.dumps({"k": n % 7, "ts": f"2024-01-01 00:{second // 60:02}:{second % 60:02}"}))
+            expected[(second // 10, n % 7)] += 1
+        broker.fill(topic, values, partition)
+    columns = "k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+    query = ("SELECT window_start, k, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+             "GROUP BY window_start, window_end, k;")
+    found = set()
+    for workers in (1, 2):
+        result = script.run(table(broker, topic, columns) + query, workers=workers)
+        found.add(result.stdout)
+    assert len(found) == 1
+    counted = {(int(row[0][17:19]) // 10, int(row[1])): int(row[2]) for row in rows(result)}
+    assert counted == dict(expected)
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("options, said", [
+    ({"topic": "no-such-topic"}, "there is no topic 'no-such-topic'"),
+    ({"properties.bootstrap.servers": "127.0.0.1:1"}, "127.0.0.1:1"),
+    ({"properties.bootstrap.servers": "nowhere"}, "host:port"),
+    ({"format": "jsn"}, "did you mean 'json'?"),
+    ({"format": "avro"}, "'avro'"),
+    ({"scan.startup.mode": "earliest"}, "did you mean 'earliest-offset'?"),
+    ({"properties.security.protocol": "SASL_PLAINTEXT"}, "name and a password"),
+    ({"properties.grup.id": "x"}, "properties.group.id"),
+    ({"scan.startup.mode": None}, "earliest-offset"),
+    ({"topic": None}, "topic"),
+])
+def test_mistakes_are_named_quickly(broker, topic, script, options, said):
+    usual = {"connector": "kafka", "topic": topic, "properties.bootstrap.servers": broker.servers, "format": "json",
+             "scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in (usual | options).items() if value is not None)
+    began = time.monotonic()
+    result = harness.run("run", script.write(f"CREATE TABLE t (v INT) WITH ({listed}); SELECT * FROM t;"))
+    assert result.code != 0 and said in result.stderr, result.stderr
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_names_and_passwords(broker, topic, script, mechanism, monkeypatch):
+    broker.fill(topic, ['{"v": 1}'])
+
+    def options(password: str) -> str:
+        return f"""CREATE TABLE t (v INT) WITH ('connector' = 'kafka', 'topic' = '{topic}', 'format' = 'json',
+            'properties.bootstrap.servers' = '127.0.0.1:{broker.secured}', 'scan.startup.mode' = 'earliest-offset',
+            'scan.bounded.mode' = 'latest-offset', 'properties.security.protocol' = 'SASL_PLAINTEXT',
+            'properties.sasl.mechanism' = '{mechanism}', 'properties.sasl.jaas.config' =
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="{password}";');
+            SELECT * FROM t;"""
+
+    assert rows(script.run(options("my-secret"))) == [["1"]]
+    monkeypatch.setenv("KAFKA_PASSWORD", "wrong-secret")
+    for wrong in ("wrong-secret", "${env:KAFKA_PASSWORD}"):
+        result = harness.run("run", script.write(options(wrong)))
+        assert result.code != 0 and "user 'me' is refused" in result.stderr, result.stderr
+        assert "wrong-secret" not in result.stderr + result.stdout.decode()
+
+
+def test_offsets_below_the_log_are_told(broker, topic, script):
+    from confluent_kafka import TopicPartition
+    broker.fill(topic, ['{"v": 1}'] * 10)
+    broker.admin().delete_records([TopicPartition(topic, 0, 5)])[TopicPartition(topic, 0, 5)].result(30)
+    more = ", 'scan.startup.specific-offsets' = 'partition:0,offset:2'"
+    text = table(broker, topic, "v INT", more, start="specific-offsets") + "SELECT * FROM t;"
+    result = harness.run("run", script.write(text))
+    assert result.code != 0 and "offset 2" in result.stderr and "offset 5" in result.stderr, result.stderr
+    assert "earliest-offset" in result.stderr
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+def test_rows_are_written(broker, topic, script):
+    text = table(broker, topic, "k STRING, n INT, d DECIMAL(5, 2)", name="o", bounded=False, start="",
+                 more=", 'key.format' = 'raw', 'key.fields' = 'k'")
+    script.run(text + "INSERT INTO o VALUES ('a', 1, 1.5), ('b', NULL, 2), ('a', 3, NULL);")
+    messages = broker.read(topic)[0]
+    assert sorted(message.value().decode() for message in messages) == [
+        '{"k":"a","n":1,"d":1.50}', '{"k":"a","n":3,"d":null}', '{"k":"b","n":null,"d":2.00}']
+    assert Counter(message.key() for message in messages) == {b"a": 2, b"b": 1}
+
+
+def test_the_default_partitioner_is_javas(broker, script):
+    topic = broker.topic(next(NAMES), 5)
+    keys = [f"key-{n}" for n in range(50)]
+    java = broker.topic(next(NAMES), 5)
+    producer = broker.producer(partitioner="murmur2")
+    for key in keys:
+        producer.produce(java, "x", key=key)
+    producer.flush(30)
+    text = table(broker, topic, "k STRING", name="o", bounded=False, start="",
+                 more=", 'key.format' = 'raw', 'key.fields' = 'k', 'properties.compression.type' = 'lz4'")
+    script.run(text + "INSERT INTO o VALUES " + ", ".join(f"('{key}')" for key in keys) + ";")
+
+    def by_partition(of: str) -> list[set]:
+        return [{message.key() for message in messages} for messages in broker.read(of, 5)]
+
+    assert by_partition(topic) == by_partition(java)
+
+
+def test_exactly_once_needs_checkpoints(broker, topic, script):
+    more = ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'p'"
+    text = table(broker, topic, "n INT", more, name="o", bounded=False, start="")
+    result = harness.run("run", script.write(text + "INSERT INTO o VALUES (1);"))
+    assert result.code != 0 and "--checkpoint" in result.stderr, result.stderr
+
+
+def test_a_time_out_above_the_brokers_is_refused(broker, topic, script, tmp_path):
+    more = ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'q', " \
+           "'properties.transaction.timeout.ms' = '3600000'"
+    text = table(broker, topic, "n INT", more, name="o", bounded=False, start="")
+    result = harness.run("run", script.write(text + "INSERT INTO o VALUES (1);"), "--checkpoint", tmp_path / "state")
+    assert result.code != 0 and "3600000" in result.stderr and "900000" in result.stderr, result.stderr
+
+
+# --- jobs that go on ------------------------------------------------------------------------------
+
+COLUMNS = "k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+COUNT = ("INSERT INTO o SELECT window_start, k, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
+         "INTERVAL '2' SECOND)) GROUP BY window_start, window_end, k;")
+
+
+class Job:
+    """A job from topic to topic, which is started again and again."""
+
+    def __init__(self, broker, folder: Path, source: str, sink: str, bounded: bool = False, more: str = ""):
+        self.folder, self.state, self.started = folder, folder / "state", []
+        exactly = f", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{sink}'"
+        text = (table(broker, source, COLUMNS, more, bounded=bounded) +
+                table(broker, sink, "s TIMESTAMP(3), k INT, n BIGINT", exactly, name="o", bounded=False, start="") + COUNT)
+        self.script = folder / "job.sql"
+        self.script.write_text(text)
+
+    def start(self, workers: int = 1, every: str = "100ms") -> subprocess.Popen:
+        command = [harness.program(), "run", self.script, "--checkpoint", self.state, "--every", every, "--workers",
+                   workers]
+        words = [str(word) for word in command]
+        self.started.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return self.started[-1]
+
+    def ends(self) -> None:
+        for job in self.started:
+            if job.poll() is None:
+                job.kill()
+            job.communicate()
+
+
+@pytest.fixture
+def jobs():
+    started: list[Job] = []
+    yield started
+    for job in started:
+        job.ends()
+
+
+def message(n: int) -> str:
+    second = n // 50
+    return json.dumps({"k": n % 5, "ts": f"2024-01-01 {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"})
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_rows_are_there_exactly_once(broker, tmp_path, jobs, how):
+    """Killed at many moments, with other numbers of workers each time."""
+    source, sink = broker.topic(next(NAMES), 2), broker.topic(next(NAMES), 2)
+    job = Job(broker, tmp_path, source, sink)
+    jobs.append(job)
+    producer = broker.producer()
+    for run in range(6):
+        running = job.start(workers=1 + run % 2)
+        for n in range(2_000 * run, 2_000 * (run + 1)):
+            producer.produce(source, message(n), partition=n % 2)
+        producer.flush(30)
+        time.sleep(0.3 + 0.25 * run)
+        assert running.poll() is None, running.communicate()
+        running.send_signal(how)
+        running.communicate(timeout=60)
+    for n in range(2_000 * 6, 2_000 * 6 + 300):
+        producer.produce(source, message(n), partition=n % 2)
+    producer.flush(30)
+    job.start(workers=2)
+    expected = Counter((n // 100, n % 5) for n in range(2_000 * 6))
+    until = time.monotonic() + 40
+    while True:
+        found = [json.loads(value) for of in broker.values(sink, 2) for value in of]
+        if len(found) >= len(expected) or time.monotonic() > until:
+            break
+        time.sleep(0.3)
+    counted = Counter()
+    for row in found:
+        time_of = row["s"].replace("T", " ")
+        seconds = int(time_of[11:13]) * 3600 + int(time_of[14:16]) * 60 + int(time_of[17:19])
+        assert (seconds // 2, row["k"]) not in counted, f"twice: {row}"
+        counted[(seconds // 2, row["k"])] = row["n"]
+    wrong = {key: (counted.get(key), count) for key, count in expected.items() if counted.get(key) != count}
+    assert not wrong
+
+
+def test_offsets_are_committed_to_the_group(broker, topic, tmp_path, jobs):
+    sink = broker.topic(next(NAMES))
+    job = Job(broker, tmp_path, topic, sink, more=", 'properties.group.id' = 'lag'")
+    jobs.append(job)
+    broker.fill(topic, [message(n) for n in range(1_000)])
+    job.start()
+    until = time.monotonic() + 30
+    while broker.committed("lag", topic) != 1_000:
+        assert time.monotonic() < until, broker.committed("lag", topic)
+        time.sleep(0.2)
+
+
+def test_new_partitions_are_read(broker, tmp_path, jobs):
+    source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
+    job = Job(broker, tmp_path, source, sink, more=", 'scan.topic-partition-discovery.interval' = '300 ms'")
+    jobs.append(job)
+    broker.fill(source, [message(n) for n in range(0, 1_000)])
+    running = job.start()
+    time.sleep(1)
+    broker.grow(source, 2)
+    broker.fill(source, [message(n) for n in range(1_000, 2_000)], partition=1)
+    # Records of the other partition would be too far ahead before the new one is there.
+    time.sleep(2)
+    broker.fill(source, [message(n) for n in range(1_000, 2_000)], partition=0)
+    until = time.monotonic() + 30
+    while not any(json.loads(value)["n"] == 40 for value in broker.values(sink)[0]):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < until, broker.values(sink)[0][-5:]
+        time.sleep(0.3)
+
+
+def test_a_topic_that_was_made_again_is_refused(broker, tmp_path, jobs):
+    source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
+    job = Job(broker, tmp_path, source, sink)
+    jobs.append(job)
+    broker.fill(source, [message(n) for n in range(1_000)])
+    running = job.start()
+    time.sleep(1)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+    broker.delete(source)
+    time.sleep(1)
+    broker.topic(source)
+    _, said = job.start().communicate(timeout=60)
+    assert b"made again" in said, said
+
+
+def test_another_job_with_the_same_prefix_is_told(broker, tmp_path, jobs):
+    source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
+    producer = broker.producer()
+
+    def feed(n: int) -> None:
+        for one in range(n, n + 200):
+            producer.produce(source, message(one))
+        producer.flush(30)
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = Job(broker, tmp_path / "a", source, sink), Job(broker, tmp_path / "b", source, sink)
+    jobs.extend([first, second])
+    feed(0)
+    one = first.start()
+    time.sleep(1.5)
+    other = second.start()
+    time.sleep(1.5)
+    until = time.monotonic() + 30
+    n = 200
+    while one.poll() is None:
+        assert time.monotonic() < until
+        feed(n)
+        n += 200
+        time.sleep(0.2)
+    _, said = one.communicate()
+    assert b"another job writes with the same id" in said, said
+    assert other.poll() is None
+
+
+def test_the_broker_goes_away_and_comes_back(tmp_path_factory, tmp_path, jobs):
+    why = kafka.missing()
+    if why:
+        cannot_run(why)
+    broker = kafka.Broker(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    try:
+        source, sink = broker.topic("source"), broker.topic("sink")
+        job = Job(broker, tmp_path, source, sink)
+        jobs.append(job)
+        running = job.start()
+        broker.fill(source, [message(n) for n in range(2_000)])
+        time.sleep(1)
+        broker.end()
+        time.sleep(3)
+        broker.start()
+        broker.fill(source, [message(n) for n in range(2_000, 4_200)])
+        until = time.monotonic() + 60
+        while len(found := broker.values(sink)[0]) < 200:
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < until, len(found)
+            time.sleep(0.5)
+        assert len({(json.loads(v)["s"], json.loads(v)["k"]) for v in found}) == len(found)
+        assert all(json.loads(v)["n"] == 20 for v in found[:200])
+    finally:
+        broker.end()
