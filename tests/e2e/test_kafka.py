@@ -374,7 +374,7 @@ def test_offsets_are_committed_to_the_group(broker, topic, tmp_path, jobs):
         time.sleep(0.2)
 
 
-def test_new_partitions_are_read(broker, tmp_path, jobs):
+def test_new_partitions_are_told_and_read_by_the_next_run(broker, tmp_path, jobs):
     source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
     job = Job(broker, tmp_path, source, sink, more=", 'scan.topic-partition-discovery.interval' = '300 ms'")
     jobs.append(job)
@@ -382,10 +382,13 @@ def test_new_partitions_are_read(broker, tmp_path, jobs):
     running = job.start()
     time.sleep(1)
     broker.grow(source, 2)
-    broker.fill(source, [message(n) for n in range(1_000, 2_000)], partition=1)
-    # Records of the other partition would be too far ahead before the new one is there.
     time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert f"new partitions ({source}-1)".encode() in said, said
+    broker.fill(source, [message(n) for n in range(1_000, 2_000)], partition=1)
     broker.fill(source, [message(n) for n in range(1_000, 2_000)], partition=0)
+    running = job.start()
     until = time.monotonic() + 30
     while not any(json.loads(value)["n"] == 40 for value in broker.values(sink)[0]):
         assert running.poll() is None, running.communicate()

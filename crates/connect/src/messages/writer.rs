@@ -36,12 +36,18 @@ impl MessageWriter {
     /// As there.
     pub fn from_options(table: &TableOptions, schema: &SchemaRef) -> Result<MessageWriter> {
         let format = MessageFormat::from_options(table, schema)?;
+        let options = Options::new(table);
+        if options.flag("json.encode.ignore-null-fields")? {
+            let message = "a member that is NULL is always written".to_string();
+            let help = "leave the option out";
+            return Err(options.error("json.encode.ignore-null-fields", message, help));
+        }
         let kind = match format.name_of() {
             MessageFormatName::Json => {
                 Kind::Json(json_keys(schema.fields().iter().map(|field| field.name().as_str())))
             }
             MessageFormatName::Csv => {
-                Kind::Csv(CsvStyle::new(&csv_text_options(&Options::new(table))?))
+                Kind::Csv(CsvStyle::new(&csv_text_options(&options)?))
             }
             MessageFormatName::Raw => {
                 let endianness = table.options.get("raw.endianness").map(String::as_str);

@@ -93,7 +93,7 @@ struct State {
     brokers: BTreeMap<i32, Address>,
     /// Brokers that have threads.
     threads: BTreeSet<i32>,
-    /// The partitions that the keeper saw last, and the pattern's or list's topics.
+    /// The partitions that there are, as far as the keeper has seen.
     seen: BTreeSet<Partition>,
     commit: Option<BTreeMap<Partition, i64>>,
     /// A fault since, and whether it has been told.
@@ -250,11 +250,6 @@ impl Fetcher {
         self.0.lock().news.pop_front()
     }
 
-    /// Partitions that there are now.
-    pub(super) fn seen(&self) -> BTreeSet<Partition> {
-        self.0.lock().seen.clone()
-    }
-
     /// Has offsets committed to the group, if there is a group.
     pub(super) fn commit(&self, offsets: BTreeMap<Partition, i64>) {
         let mut state = self.0.lock();
@@ -378,10 +373,7 @@ fn note_trouble(shared: &Shared, fault: Option<&Fault>) {
 fn note_metadata(shared: &Arc<Shared>, metadata: &Metadata) -> bool {
     let mut state = shared.lock();
     state.brokers.clone_from(&metadata.brokers);
-    for (topic, of) in &metadata.topics {
-        let partition = |number: &i32| Partition { topic: topic.clone(), number: *number };
-        state.seen.extend(of.leaders.keys().map(partition));
-    }
+    note_new(&mut state, metadata);
     let mut all = true;
     for lane in &mut state.lanes {
         if lane.leader.is_some() || lane.failed.is_some() {
@@ -433,6 +425,27 @@ fn note_metadata(shared: &Arc<Shared>, metadata: &Metadata) -> bool {
         note_trouble(shared, Some(&Fault::retry("a partition has no leader".into())));
     }
     all
+}
+
+/// Tells of partitions that came after the start: this run does not read them.
+fn note_new(state: &mut State, metadata: &Metadata) {
+    let mut new = Vec::new();
+    for (topic, of) in &metadata.topics {
+        for number in of.leaders.keys() {
+            let partition = Partition { topic: topic.clone(), number: *number };
+            if state.seen.insert(partition.clone()) {
+                new.push(partition.to_string());
+            }
+        }
+    }
+    if !new.is_empty() {
+        let listed = new.join(", ");
+        state.news.push_back(format!(
+            "kafka: there are new partitions ({listed}), which this run does not read: stop the job \
+             and start it again, and it goes on with them"
+        ));
+        wake_all(state);
+    }
 }
 
 /// Says of partitions whose next offset is outside of the log where the log begins and ends.

@@ -10,7 +10,7 @@
 //! | `scan.startup.specific-offsets` | | `partition:0,offset:42;partition:1,offset:300` |
 //! | `scan.bounded.mode` | `unbounded` | or `latest-offset`, `group-offsets`, `timestamp`, `specific-offsets` |
 //! | `scan.bounded.timestamp-millis`, `scan.bounded.specific-offsets` | | as above |
-//! | `scan.topic-partition-discovery.interval` | `5 min` | `0` looks for new partitions never |
+//! | `scan.topic-partition-discovery.interval` | `5 min` | how often to look for new partitions, which are told; `0`: never |
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_connect::Options;
 use millstream_connect::messages::{MessageFormat, OnError};
 use millstream_contract::table::{
-    AddedSplits, OpenOptions, Positions, Split, SplitSpec, Table, TableOptions,
+    OpenOptions, Positions, Split, SplitSpec, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
@@ -320,15 +320,6 @@ impl Table for KafkaTable {
     fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
         let only = splits.iter().filter_map(|split| partition_of(&split.name)).collect();
         Some(Arc::new(KafkaTable { of: self.of.clone(), only: Some(only) }))
-    }
-
-    fn added_splits(&self, is_known: &dyn Fn(&str) -> bool) -> Result<AddedSplits> {
-        if self.of.scan.fetch.discovery.is_none() {
-            return Ok(AddedSplits::Never);
-        }
-        let seen = self.running().map(|fetcher| fetcher.seen()).unwrap_or_default();
-        let new = seen.iter().filter(|partition| !is_known(&partition.to_string())).map(spec);
-        Ok(AddedSplits::New(new.collect()))
     }
 
     fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
