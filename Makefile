@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build lab dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak crash-test demo-restart fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build lab dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak crash-test demo-restart demo-kafka fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -24,6 +24,7 @@ help:
 	@echo "                fails or SOAK_MINUTES (60) have passed"
 	@echo "make crash-test  jobs with checkpoints that are killed and go on: CRASH_COUNT (1000) crashes"
 	@echo "make demo-restart  examples/restart: a followed directory, kill -9, the same command again; builds"
+	@echo "make demo-kafka  examples/kafka: a broker, a producer, a job that is killed twice, counts that add up; builds"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
 	@echo "make memcheck   tests of the fabric, channels and the shuffle under valgrind"
 	@echo "make sanitize   tests of state, fabric, channels and the shuffle with AddressSanitizer"
@@ -118,6 +119,10 @@ crash-test: .venv/ready
 
 demo-restart: build
 	examples/restart/demo.sh target/release/millstream
+
+demo-kafka: build
+	@.ci/setup python kafka
+	$(PYTHON) examples/kafka/demo.py
 
 fuzz: .venv/ready
 	@.ci/setup cc rust

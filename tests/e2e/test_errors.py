@@ -100,7 +100,7 @@ def test_a_window_without_a_watermark_shows_the_line_to_add(script):
     ("'connector' = 'file', 'path' = 'events.csv', 'format' = 'cvs'", ["cvs", "csv"]),
     ("'connector' = 'file', 'path' = 'events.csv', 'format' = 'csv', 'csv.heder' = 'true'",
      ["csv.heder", "did you mean 'csv.header'?"]),
-    ("'connector' = 'kafka', 'topic' = 't'", ["kafka", "does not run here"]),
+    ("'connector' = 'jdbc', 'url' = 't'", ["jdbc", "does not run here"]),
     ("'path' = 'events.csv'", ["connector"]),
 ])
 def test_wrong_table_options_name_the_option(script, options, words):

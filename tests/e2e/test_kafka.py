@@ -180,6 +180,34 @@ def test_windows_over_four_partitions(broker, script):
     assert counted == dict(expected)
 
 
+def lines_of(process: subprocess.Popen, count: int, seconds: float = 30) -> list[str]:
+    """The first lines that a program prints."""
+    import threading
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: [found.append(process.stdout.readline()) for _ in range(count)],
+                              daemon=True)
+    reader.start()
+    reader.join(seconds)
+    return [line.strip() for line in found]
+
+
+def test_an_empty_partition_keeps_nobody_waiting(broker, script, start):
+    topic = broker.topic(next(NAMES), 3)
+    broker.fill(topic, [json.dumps({"v": n}) for n in range(3)], partition=1)
+    process = start(table(broker, topic, "v INT", bounded=False) + "SELECT v FROM t;")
+    assert lines_of(process, 4) == ["v", "0", "1", "2"]
+
+
+def test_a_partition_that_is_read_to_its_end_is_idle(broker, script, start):
+    topic = broker.topic(next(NAMES), 2)
+    broker.fill(topic, [message(n) for n in range(300)], partition=1)
+    more = ", 'scan.watermark.idle-timeout' = '500 ms'"
+    query = ("SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) "
+             "GROUP BY window_start, window_end;")
+    process = start(table(broker, topic, COLUMNS, more, bounded=False) + query)
+    assert lines_of(process, 2)[1] == "2024-01-01 00:00:00.000,100"
+
+
 # --- mistakes -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("options, said", [
@@ -272,6 +300,17 @@ def test_exactly_once_needs_checkpoints(broker, topic, script):
     assert result.code != 0 and "--checkpoint" in result.stderr, result.stderr
 
 
+def test_rows_that_vary_are_not_written_exactly_once(broker, script, tmp_path):
+    source, sink = broker.topic(next(NAMES), 2), broker.topic(next(NAMES))
+    exactly = ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'v'"
+    tables = table(broker, source, COLUMNS, bounded=False) + \
+        table(broker, sink, "k INT", exactly, name="o", bounded=False, start="")
+    for query, said in (("INSERT INTO o SELECT k FROM t;", "several partitions"),
+                        ("INSERT INTO o SELECT k FROM t LIMIT 5;", "LIMIT")):
+        result = harness.run("run", script.write(tables + query), "--checkpoint", tmp_path / "state")
+        assert result.code != 0 and said in result.stderr and "at-least-once" in result.stderr, result.stderr
+
+
 def test_a_time_out_above_the_brokers_is_refused(broker, topic, script, tmp_path):
     more = ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'q', " \
            "'properties.transaction.timeout.ms' = '3600000'"
@@ -290,11 +329,12 @@ COUNT = ("INSERT INTO o SELECT window_start, k, COUNT(*) FROM TABLE(TUMBLE(TABLE
 class Job:
     """A job from topic to topic, which is started again and again."""
 
-    def __init__(self, broker, folder: Path, source: str, sink: str, bounded: bool = False, more: str = ""):
+    def __init__(self, broker, folder: Path, source: str, sink: str, bounded: bool = False, more: str = "",
+                 columns: str = "s TIMESTAMP(3), k INT, n BIGINT", query: str = COUNT):
         self.folder, self.state, self.started = folder, folder / "state", []
         exactly = f", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{sink}'"
         text = (table(broker, source, COLUMNS, more, bounded=bounded) +
-                table(broker, sink, "s TIMESTAMP(3), k INT, n BIGINT", exactly, name="o", bounded=False, start="") + COUNT)
+                table(broker, sink, columns, exactly, name="o", bounded=False, start="") + query)
         self.script = folder / "job.sql"
         self.script.write_text(text)
 
@@ -360,6 +400,31 @@ def test_rows_are_there_exactly_once(broker, tmp_path, jobs, how):
         counted[(seconds // 2, row["k"])] = row["n"]
     wrong = {key: (counted.get(key), count) for key, count in expected.items() if counted.get(key) != count}
     assert not wrong
+
+
+def test_records_without_windows_are_there_exactly_once(broker, tmp_path, jobs):
+    source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
+    job = Job(broker, tmp_path, source, sink, columns="k INT, n BIGINT", query="INSERT INTO o SELECT k, n FROM t;",
+              more=", 'json.ignore-parse-errors' = 'false'")
+    job.script.write_text(job.script.read_text().replace(f"({COLUMNS})", "(k INT, n BIGINT)"))
+    jobs.append(job)
+    producer = broker.producer()
+    for run in range(5):
+        running = job.start(workers=1 + run % 2)
+        for n in range(1_500 * run, 1_500 * (run + 1)):
+            producer.produce(source, json.dumps({"k": n % 5, "n": n}))
+            if n % 300 == 0:
+                producer.flush(30)
+                time.sleep(0.1)
+        producer.flush(30)
+        assert running.poll() is None, running.communicate()
+        running.kill()
+        running.communicate(timeout=60)
+    job.start(workers=2)
+    until = time.monotonic() + 40
+    while len(found := broker.values(sink)[0]) < 7_500 and time.monotonic() < until:
+        time.sleep(0.3)
+    assert [json.loads(value)["n"] for value in found] == list(range(7_500))
 
 
 def test_offsets_are_committed_to_the_group(broker, topic, tmp_path, jobs):

@@ -142,7 +142,7 @@ WRONG = [
      "ts", "event_time AS to_timestamp_seconds(ts)"),
     # Options.
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'nowhere-near'); SELECT a FROM t", "'nowhere-near'",
-     "connectors to read from are datagen, file, http, nexmark, socket, stdin, memory"),
+     "connectors to read from are datagen, file, http, kafka, memory, nexmark, socket, stdin"),
     ("CREATE TABLE t (alpha BIGINT, beta BIGINT) WITH ('connector' = 'datagen', 'fields.alpha.mni' = '1')",
      "'fields.alpha.mni'", "did you mean 'fields.alpha.min'?"),
     ("CREATE TABLE t (a BIGINT, b BIGINT) WITH ('connector' = 'datagen', 'fields.a.zzzz' = '1')",
@@ -370,7 +370,7 @@ WRONG = [
     # A table need not be used.
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'fiel')", "'fiel'", "did you mean 'file'?"),
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'pint')", "'pint'", "did you mean 'print'?"),
-    ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'kafka'); SELECT a FROM t", "'kafka'", "connectors to read from are"),
+    ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'jdbc'); SELECT a FROM t", "'jdbc'", "connectors to read from are"),
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'jdbc'); INSERT INTO t SELECT 1", "'jdbc'", "connectors to write to are"),
     ("CREATE TABLE t (a BIGINT) WITH (" + FILE.replace("path", "pth") + ")", "'pth'", "did you mean 'path'?"),
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'print', 'frmat' = 'csv')", "'frmat'", "did you mean 'format'?"),

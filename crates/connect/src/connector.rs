@@ -30,6 +30,8 @@ pub struct Connector {
     pub(crate) check: Option<Check>,
     pub(crate) metadata: Vec<(&'static str, DataType)>,
     pub(crate) takes_partitions: bool,
+    /// Whether a `${…}` that is no secret is a fault only when the table is used.
+    pub(crate) secrets_on_use: bool,
     /// Whether a table is files that an INSERT of the same script may write.
     pub(crate) is_files: bool,
 }
@@ -72,6 +74,12 @@ impl Connector {
     /// [`may_hold`]: millstream_contract::metadata::may_hold
     pub fn metadata(self, keys: Vec<(&'static str, DataType)>) -> Connector {
         Connector { metadata: keys, ..self }
+    }
+
+    /// Lets a table be declared with a `${…}` that is no secret, or of a missing secret, as long as
+    /// nobody uses the table: scripts for other engines have their own placeholders.
+    pub fn secrets_on_use(self) -> Connector {
+        Connector { secrets_on_use: true, ..self }
     }
 
     /// Takes `PARTITIONED BY`, which is refused otherwise.

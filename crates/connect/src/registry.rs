@@ -293,6 +293,7 @@ impl Connectors for Registry {
         }
         let (options, secrets, missing) = match resolved(options) {
             Ok((found, secrets)) => (found, secrets, None),
+            Err(_) if self.connector(name).secrets_on_use => return Ok(()),
             // Where it has to be there, it would hide what else is wrong.
             Err(error) => match without_missing(options) {
                 Some((found, secrets)) => (found, secrets, Some(error)),

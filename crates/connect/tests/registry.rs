@@ -151,7 +151,7 @@ fn wrong_connectors_are_explained() {
         (table(&[]), "table 't', option 'connector': a table needs a connector"),
         (table(&[]), "datagen, file, http, socket"),
         (table(&[("connector", "datagne")]), "did you mean 'datagen'?"),
-        (table(&[("connector", "kafka")]), "the connector 'kafka' does not run here"),
+        (table(&[("connector", "jdbc")]), "the connector 'jdbc' does not run here"),
         (table(&[("connector", "blackhole")]), "no way to read from 'blackhole'"),
         (table(&[("connector", "zzzzz")]), "there is no connector 'zzzzz'"),
         (table(&[("connector", "memory")]), "there is no table 't' in memory"),

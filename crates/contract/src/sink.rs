@@ -63,6 +63,9 @@ pub struct Manner {
     pub endless: bool,
     /// The job ends many intervals, and no row is to be visible before the commit of its interval.
     pub intervals: bool,
+    /// Why the rows, or their order, may be others when a job that goes on computes them again;
+    /// `None`: they depend on the input alone.
+    pub varies: Option<&'static str>,
     /// The job goes on from a checkpoint of an earlier job, which may have been killed. What the
     /// checkpoint names as prepared is committed before any process opens its sink. Other rows that
     /// the earlier job left unfinished come again: opening the sink removes these rows.

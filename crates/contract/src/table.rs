@@ -38,6 +38,11 @@ pub trait Table: Send + Sync + Debug {
     fn live(&self) -> bool {
         !self.bounded()
     }
+    /// Whether each split has records in its own time, so that one may have none while the others
+    /// go on: partitions of a log. Records of different splits then have no order among each other.
+    fn splits_are_apart(&self) -> bool {
+        false
+    }
     /// The input, if it can be read only once: afterwards its data are gone for other tables too.
     fn read_once(&self) -> Option<ReadOnce> {
         None

@@ -84,6 +84,10 @@ impl<W: Words + 'static> Table for Wrapped<W> {
         self.inner.live()
     }
 
+    fn splits_are_apart(&self) -> bool {
+        self.inner.splits_are_apart()
+    }
+
     fn read_once(&self) -> Option<ReadOnce> {
         let ReadOnce { id, name } = self.inner.read_once()?;
         Some(ReadOnce { id, name: self.words.place(name) })

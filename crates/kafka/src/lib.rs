@@ -29,6 +29,7 @@ pub fn register(registry: &Registry) {
             .source(|options| Ok(Arc::new(KafkaTable::from_options(options)?)))
             .sink(|options| Ok(Arc::new(KafkaSink::from_options(options)?)))
             .check(check)
+            .secrets_on_use()
             .metadata(columns::metadata()),
     );
 }

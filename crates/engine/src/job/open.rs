@@ -235,6 +235,14 @@ impl Outputs<'_> {
         let sources: BTreeSet<usize> = edges.outputs[output].iter().filter_map(of).collect();
         let splits = |source: &usize| self.intake.splits_of(*source).collect::<Vec<usize>>();
         let table = |source: &usize| &self.plan.sources[*source].table;
+        // A split that waits for its records must not keep the others from theirs.
+        if sources.iter().any(|source| table(source).splits_are_apart()) {
+            let lanes = sources.iter().flat_map(|source| match table(source).splits_are_apart() {
+                true => splits(source).into_iter().map(|split| vec![split]).collect(),
+                false => vec![splits(source)],
+            });
+            return Turns::apart(lanes.collect(), false);
+        }
         // A source that waits for its turn must not keep other stages and outputs from its records.
         let serves = |source: &usize| {
             let Feeds { stages, outputs, .. } = &edges.sources[*source];

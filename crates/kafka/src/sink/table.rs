@@ -113,6 +113,17 @@ impl Sink for KafkaSink {
                 help: "run it with --checkpoint DIR, or write 'at-least-once'".into(),
             });
         }
+        if let Some(why) = state.manner.varies.filter(|_| self.is_exact()) {
+            return Err(Error::Option {
+                table: self.table.clone(),
+                option: "sink.delivery-guarantee".into(),
+                message: format!(
+                    "the rows of the query cannot be written exactly once: {why}, so that they, or \
+                     their order, are others when they are computed again after a crash"
+                ),
+                help: "write 'at-least-once', or change the query".into(),
+            });
+        }
         let new = || Base { series: Uuid::from_u128(random()).to_string(), rows: 0 };
         let base = state.base.take().unwrap_or_else(new);
         state.series = base.series.clone();

@@ -262,6 +262,10 @@ impl Table for KafkaTable {
         self.of.scan.bounded.is_some()
     }
 
+    fn splits_are_apart(&self) -> bool {
+        !self.bounded()
+    }
+
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let (starts, seen) = self.starts(options).map_err(|fault| self.failed(fault))?;
         let fetcher = self.running().unwrap_or_else(|| {

@@ -4,6 +4,7 @@
 pub(crate) mod alike;
 pub(crate) mod catalog;
 pub(crate) mod ends;
+pub(crate) mod varying;
 pub(crate) mod given;
 pub(crate) mod handles;
 pub(crate) mod no_time;

@@ -3,7 +3,9 @@
 use millstream_contract::sink::{Manner, Sink};
 
 use super::{PlannedQuery, Planner};
-use crate::names::{catalog::Origin, ends::is_endless, written::check_new};
+use crate::names::{
+    catalog::Origin, ends::is_endless, varying::why_rows_vary, written::check_new,
+};
 use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 use crate::syntax::statement::{StatementKind, inserts};
@@ -34,7 +36,8 @@ impl Planner {
         let resumes = intervals && self.resumes;
         let manner = |output| {
             let endless = is_endless(&planned.plan, output);
-            Manner { endless, intervals, resumes, ..Manner::default() }
+            let varies = why_rows_vary(&planned.plan, output);
+            Manner { endless, intervals, resumes, varies, ..Manner::default() }
         };
         if let StatementKind::Query(_) = kind {
             for (number, name) in planned.left_out.iter().enumerate() {
