@@ -4,7 +4,8 @@
 Each file runs with combinations of workers, batch size, epoch size and fragment mode below, on several
 processes, with records exchanged in place of late merge (split and interleaved roles), and with seeded
 simulated schedules: stdout must be the same bytes every time (promise P2). A file has a third of the
-combinations, its neighbours have the others; with --full it has all.
+combinations and half of the runs on several processes or with exchanged records, its neighbours have
+the others; with --full it has all.
 
 Directives in a file's comments:
   -- settings: key=value, key=value     added to every run
@@ -48,8 +49,9 @@ EXCHANGING = (
 )
 
 
-def combinations(seeds: int, third: int | None) -> list[dict[str, object]]:
-    """Settings of all runs of one file, or a third of them (0, 1 or 2); the first is the plain one."""
+def combinations(seeds: int, part: int | None) -> list[dict[str, object]]:
+    """Settings of all runs of one file, or a part of them, by its number; the first is the plain one."""
+    third, half = (None, None) if part is None else (part % 3, part // 3 % 2)
     result: list[dict[str, object]] = [{"workers": 1}]
     for workers, rows, epoch in itertools.product(WORKERS, BATCH_ROWS, EPOCH_BYTES):
         # Fragments hold state for other workers, so with one worker their mode cannot matter much.
@@ -58,11 +60,14 @@ def combinations(seeds: int, third: int | None) -> list[dict[str, object]]:
             place = WORKERS.index(workers) + BATCH_ROWS.index(rows) + FRAGMENT_MODES.index(mode)
             if third is None or place % 3 == third:
                 result.append({"workers": workers, "batch.rows": rows, "epoch.bytes": epoch, "fragment.mode": mode})
+    several: list[dict[str, object]] = []
     for at, (processes, fabric) in enumerate(itertools.product(PROCESSES, FABRICS)):
         for workers, rows, epoch, mode in ((1, 16384, "64MB", "auto"), (2, 3, 1, FRAGMENT_MODES[at % 3])):
-            result.append({"processes": processes, "fabric": fabric, "workers": workers, "batch.rows": rows,
-                           "epoch.bytes": epoch, "fragment.mode": mode})
-    result += [layout | {"exchange": exchange} for exchange in EXCHANGES for layout in EXCHANGING]
+            several.append({"processes": processes, "fabric": fabric, "workers": workers, "batch.rows": rows,
+                            "epoch.bytes": epoch, "fragment.mode": mode})
+    several += [layout | {"exchange": exchange} for exchange in EXCHANGES for layout in EXCHANGING]
+    # Pairs differ in what a half should have of both kinds.
+    result += [run for at, run in enumerate(several) if half is None or (at + at // 2) % 2 == half]
     for seed in range(1, seeds + 1):
         result.append({"workers": WORKERS[seed % 3], "batch.rows": BATCH_ROWS[seed % 2],
                        "epoch.bytes": EPOCH_BYTES[seed % 5 == 0],
@@ -166,7 +171,7 @@ def not_shipped(results: list[harness.Run]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", help="only files whose name contains one of these")
-    parser.add_argument("--seeds", type=int, default=12, help="simulated schedules per file")
+    parser.add_argument("--seeds", type=int, default=8, help="simulated schedules per file")
     parser.add_argument("--full", action="store_true", help="every combination for each file")
     parser.add_argument("--quick", action="store_true", help="one run of each file, with two workers: `make check`")
     parser.add_argument("--whole", action="store_true", help="the same with whole batches, as users have them")
@@ -189,7 +194,7 @@ def main() -> int:
             continue
         own = pairs(directive(text, "settings"))
         exchanged = directive(text, "exchange") != "refused"
-        layouts = combinations(options.seeds, None if options.full else place % 3)
+        layouts = combinations(options.seeds, None if options.full else place)
         if short:
             layouts = [WHOLE if options.whole else QUICK]
         jobs = [own | c for c in layouts if exchanged or "exchange" not in c]

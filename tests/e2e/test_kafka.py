@@ -172,9 +172,10 @@ def test_windows_over_four_partitions(broker, script):
     query = ("SELECT window_start, k, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
              "GROUP BY window_start, window_end, k;")
     found = set()
-    for workers in (1, 2):
-        result = script.run(table(broker, topic, columns) + query, workers=workers)
-        found.add(result.stdout)
+    for words in ([], ["--processes", "2"]):
+        for workers in (1, 2):
+            result = script.run(table(broker, topic, columns) + query, *words, workers=workers)
+            found.add(result.stdout)
     assert len(found) == 1
     counted = {(int(row[0][17:19]) // 10, int(row[1])): int(row[2]) for row in rows(result)}
     assert counted == dict(expected)

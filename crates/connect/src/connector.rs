@@ -77,7 +77,7 @@ impl Connector {
     }
 
     /// Lets a table be declared with a `${…}` that is no secret, or of a missing secret, as long as
-    /// nobody uses the table: scripts for other engines have their own placeholders.
+    /// nobody uses the table. Scripts for other engines have placeholders of this form.
     pub fn secrets_on_use(self) -> Connector {
         Connector { secrets_on_use: true, ..self }
     }

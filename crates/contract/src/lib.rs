@@ -29,6 +29,7 @@ pub mod reads;
 pub mod rows;
 pub mod settings;
 pub mod sink;
+mod split_spec;
 pub mod table;
 pub mod texts;
 mod wider;

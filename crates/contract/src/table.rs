@@ -23,6 +23,7 @@ pub use crate::position::{
     JobMarks, Position, Positions, ShownName, SideFile, SideFiles, SourceMarks, SplitMark,
 };
 use crate::pruning::Pruning;
+pub use crate::split_spec::{FileId, SplitSpec};
 
 /// A named collection of splits with one schema.
 ///
@@ -38,8 +39,8 @@ pub trait Table: Send + Sync + Debug {
     fn live(&self) -> bool {
         !self.bounded()
     }
-    /// Whether each split has records in its own time, so that one may have none while the others
-    /// go on: partitions of a log. Records of different splits then have no order among each other.
+    /// Whether splits are independent, as partitions of a log are: a split may have no records for
+    /// hours, and the other splits go on. Records of different splits then have no order.
     fn splits_are_apart(&self) -> bool {
         false
     }
@@ -198,41 +199,6 @@ impl OpenOptions {
     /// Whether the split of this name has no more records.
     pub fn has_ended(&self, name: &str) -> bool {
         self.ended.contains(&self.shown.of(name))
-    }
-}
-
-/// A split, before it is opened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SplitSpec {
-    /// Name of the split within its table, for example a path. The name stays the same from one
-    /// start to the next.
-    pub name: String,
-    /// How much there is of it, for example in bytes; `None` if only the process that was asked can
-    /// read it.
-    pub length: Option<u64>,
-    /// Identity of the file, if the split is a file.
-    pub file: Option<FileId>,
-    /// Whether it can only be read from front to back, which one process does.
-    #[serde(default)]
-    pub packed: bool,
-}
-
-/// Identity of a file, and of its contents, which changes when the file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileId {
-    /// The file system's device.
-    pub device: u64,
-    /// The file's number there.
-    pub inode: u64,
-    /// When it was last written: seconds since the epoch, and nanoseconds.
-    pub modified: (i64, i64),
-}
-
-impl fmt::Display for FileId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanos) = self.modified;
-        let FileId { device, inode, .. } = self;
-        write!(f, "inode {inode} on device {device}, written at {seconds}.{nanos:09}")
     }
 }
 

@@ -1,4 +1,4 @@
-//! The columns of a table: which stand in a message's value, which in its key, and which beside.
+//! The columns of a table: those of the value, those of the key, and those beside the message.
 //!
 //! | key | type | |
 //! |---|---|---|
@@ -124,19 +124,7 @@ impl Columns {
             let message = "a prefix needs 'value.fields-include' = 'EXCEPT_KEY'".to_string();
             return Err(options.error("key.fields-prefix", message, "as in Flink"));
         }
-        let mut found = Vec::new();
-        for field in &fields {
-            let is_physical = table.schema.field_with_name(field).is_ok()
-                && !table.metadata.contains_key(*field);
-            if !is_physical || !field.starts_with(prefix) {
-                let what = match is_physical {
-                    false => format!("there is no column '{}' in messages", field.escape_debug()),
-                    true => format!("'{field}' does not begin with the prefix '{prefix}'"),
-                };
-                return Err(options.error("key.fields", what, ""));
-            }
-            found.push(*field);
-        }
+        let found = key_fields(table, options, &fields, prefix)?;
         let (mut value, mut key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
         let mut key_columns = Vec::new();
         for (column, field) in table.schema.fields().iter().enumerate() {
@@ -173,7 +161,30 @@ impl Columns {
     }
 }
 
-/// What stands beside the messages of a chunk.
+/// The columns of the key, which have to be in messages, and to begin with the prefix.
+fn key_fields<'a>(
+    table: &TableOptions,
+    options: &Options<'_>,
+    fields: &[&'a str],
+    prefix: &str,
+) -> Result<Vec<&'a str>> {
+    let mut found = Vec::new();
+    for field in fields {
+        let is_physical =
+            table.schema.field_with_name(field).is_ok() && !table.metadata.contains_key(*field);
+        if !is_physical || !field.starts_with(prefix) {
+            let what = match is_physical {
+                false => format!("there is no column '{}' in messages", field.escape_debug()),
+                true => format!("'{field}' does not begin with the prefix '{prefix}'"),
+            };
+            return Err(options.error("key.fields", what, ""));
+        }
+        found.push(*field);
+    }
+    Ok(found)
+}
+
+/// Values beside the messages of a chunk: offsets, times, headers.
 #[derive(Debug, Default)]
 pub(crate) struct BesideValues {
     pub(crate) offsets: Vec<i64>,

@@ -7,12 +7,12 @@ use millstream_connect::Options;
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 
-/// What stands before the options of the key's format; `None`: keys have none.
+/// The prefix of options of the key's format. `None`: the key has no format.
 pub(crate) fn key(options: &Options<'_>) -> Option<&'static str> {
     options.text("key.format").map(|_| "key.")
 }
 
-/// What stands before the options of the value's format.
+/// The prefix of options of the value's format.
 pub(crate) fn value(options: &Options<'_>) -> Result<&'static str> {
     match (options.text("format"), options.text("value.format")) {
         (Some(_), Some(_)) => {

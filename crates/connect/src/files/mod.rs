@@ -95,7 +95,9 @@ use millstream_contract::{Error, Result};
 
 use self::folder::{FormerFiles, Lock, final_name};
 use self::options::Settings;
-pub(crate) use self::options::{csv_text_options, ask_written, check_partitions, is_only_written, refuse_partitions};
+pub(crate) use self::options::{
+    ask_written, check_partitions, csv_text_options, is_only_written, refuse_partitions,
+};
 use self::partition::Partitions;
 pub(crate) use self::partition::{misplaced, partition_in, value_in, value_of};
 use self::rolling::RollingClock;

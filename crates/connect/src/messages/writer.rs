@@ -46,9 +46,7 @@ impl MessageWriter {
             MessageFormatName::Json => {
                 Kind::Json(json_keys(schema.fields().iter().map(|field| field.name().as_str())))
             }
-            MessageFormatName::Csv => {
-                Kind::Csv(CsvStyle::new(&csv_text_options(&options)?))
-            }
+            MessageFormatName::Csv => Kind::Csv(CsvStyle::new(&csv_text_options(&options)?)),
             MessageFormatName::Raw => {
                 let endianness = table.options.get("raw.endianness").map(String::as_str);
                 Kind::Raw { little_endian: endianness == Some("little-endian") }

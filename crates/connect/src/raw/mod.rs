@@ -30,9 +30,9 @@ use crate::records::{
 };
 
 mod message;
-mod writer;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 /// Lines as they are.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,10 +7,7 @@ use arrow::datatypes::{
 use millstream_contract::{Error, Result};
 
 /// A message for each value; `None`: NULL.
-pub(crate) fn write_raw(
-    column: &ArrayRef,
-    little_endian: bool,
-) -> Result<Vec<Option<Vec<u8>>>> {
+pub(crate) fn write_raw(column: &ArrayRef, little_endian: bool) -> Result<Vec<Option<Vec<u8>>>> {
     use DataType as D;
     let ordered = |mut bytes: Vec<u8>| {
         if little_endian {

@@ -43,12 +43,7 @@ impl Style {
     }
 
     /// Appends rows of a batch.
-    pub(crate) fn write_rows(
-        &self,
-        columns: &[Cells<'_>],
-        rows: Range<usize>,
-        out: &mut Vec<u8>,
-    ) {
+    pub(crate) fn write_rows(&self, columns: &[Cells<'_>], rows: Range<usize>, out: &mut Vec<u8>) {
         for row in rows {
             for (at, column) in columns.iter().enumerate() {
                 if at > 0 {

@@ -246,7 +246,9 @@ impl SinkState {
         match &mut self.rows {
             FormatState::Table(table) => table.write_rows(&columns, rows, &mut self.buffer),
             FormatState::Csv(style) => style.write_rows(&columns, 0..rows, &mut self.buffer),
-            FormatState::Ndjson(keys) => ndjson::write_rows(keys, &columns, 0..rows, &mut self.buffer),
+            FormatState::Ndjson(keys) => {
+                ndjson::write_rows(keys, &columns, 0..rows, &mut self.buffer)
+            }
         }
         Ok(())
     }

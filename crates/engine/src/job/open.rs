@@ -235,7 +235,7 @@ impl Outputs<'_> {
         let sources: BTreeSet<usize> = edges.outputs[output].iter().filter_map(of).collect();
         let splits = |source: &usize| self.intake.splits_of(*source).collect::<Vec<usize>>();
         let table = |source: &usize| &self.plan.sources[*source].table;
-        // A split that waits for its records must not keep the others from theirs.
+        // A split without records must not stop the rows of other splits.
         if sources.iter().any(|source| table(source).splits_are_apart()) {
             let lanes = sources.iter().flat_map(|source| match table(source).splits_are_apart() {
                 true => splits(source).into_iter().map(|split| vec![split]).collect(),

@@ -25,7 +25,7 @@ mod stateless;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Collect, Random, Record, aggregate, lines, query};
+use crate::support::{Collect, Random, Record, aggregate, lines, query, usual_seeds};
 use arrow::datatypes::Schema;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::Plan;
@@ -43,7 +43,7 @@ fn seeds(usual: u64, regressions: &[u64]) -> Vec<u64> {
         Some(seed) => vec![seed],
         None => {
             let first = number("MILLSTREAM_FIRST_SEED").unwrap_or(0);
-            let others = first..first + number("MILLSTREAM_SEEDS").unwrap_or(usual);
+            let others = first..first + usual_seeds(usual);
             regressions.iter().copied().chain(others).collect()
         }
     }

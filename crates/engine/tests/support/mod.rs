@@ -83,13 +83,20 @@ pub(crate) fn drawn_settings(random: &mut Random, workers: u64, lateness_ms: i64
     }
 }
 
+/// How many seeds a test has that usually has so many: in CI a part, `MILLSTREAM_SEEDS_PERCENT`.
+pub(crate) fn usual_seeds(usual: u64) -> u64 {
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
+    let part = || number("MILLSTREAM_SEEDS_PERCENT").map(|percent: u64| usual * percent / 100);
+    number("MILLSTREAM_SEEDS").or_else(part).unwrap_or(usual).max(1)
+}
+
 /// Runs the jobs of so many seeds, or of as many as `MILLSTREAM_SEEDS` says, or of just the one in
 /// `MILLSTREAM_SEED`; returns how many these are, and their counters.
 pub(crate) fn run_seeds(usual: u64, simulate: impl Fn(u64) -> Stats) -> (u64, Stats) {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
     let (first, seeds) = match number("MILLSTREAM_SEED") {
         Some(seed) => (seed, 1),
-        None => (0, number("MILLSTREAM_SEEDS").unwrap_or(usual)),
+        None => (0, usual_seeds(usual)),
     };
     let mut sum = Stats::default();
     (first..first + seeds).for_each(|seed| sum.add_process(&simulate(seed)));

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 
+pub(crate) use super::unpack::Flaw;
 use super::unpack::{Packing, unpacked};
 
 /// Bytes of a batch before its records.
@@ -15,9 +16,6 @@ const LENGTH_END: usize = 12;
 /// Where the checksum stands, and where the bytes begin of which it is made.
 const CHECKSUM: usize = 17;
 const CHECKED: usize = 21;
-
-/// What a broker sends is no batch.
-pub(crate) type Flaw = String;
 
 /// The head of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,8 +296,7 @@ mod tests {
             Ok::<_, Flaw>(())
         })
         .unwrap();
-        let expected =
-            [(100, 1_000, Some("k".into()), Some("v".into())), (103, 1_030, None, None)];
+        let expected = [(100, 1_000, Some("k".into()), Some("v".into())), (103, 1_030, None, None)];
         assert_eq!(found, expected);
     }
 
@@ -337,7 +334,7 @@ mod tests {
                 let mut bad = good.to_vec();
                 bad[at] ^= 1 << bit;
                 let bad = Bytes::from(bad);
-                // Whatever it is read as, nothing panics, and the checksum tells.
+                // Nothing panics, and the checksum is wrong.
                 let Ok(Some(head)) = Head::read(&bad) else { continue };
                 if at >= CHECKSUM {
                     assert!(check(&head, &bad).is_err(), "byte {at}, bit {bit}");

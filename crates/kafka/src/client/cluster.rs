@@ -1,4 +1,4 @@
-//! What brokers know of topics, partitions and groups.
+//! Questions to brokers about topics, partitions and groups.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,16 +14,18 @@ use kafka_protocol::messages::offset_commit_request::{
 };
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::{
-    BrokerId, DescribeConfigsRequest, FindCoordinatorRequest, GroupId, ListOffsetsRequest, MetadataRequest,
-    OffsetCommitRequest, OffsetFetchRequest, TopicName,
+    BrokerId, DescribeConfigsRequest, FindCoordinatorRequest, GroupId, ListOffsetsRequest,
+    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_contract::settings::closest;
 use uuid::Uuid;
 
-use super::fault::{Fault, Outcome};
+use super::address::Address;
+use super::fault::{Fault, Outcome, error_of};
+use super::session;
 use super::settings::ClientSettings;
-use super::wire::{Address, Connection, error_of};
+use super::wire::Connection;
 
 /// How long to try before a start fails.
 pub(crate) const START: Duration = Duration::from_millis(4_500);
@@ -55,7 +57,7 @@ pub(crate) struct Leader {
 pub(crate) struct Topic {
     /// Another one if the topic was deleted and made again; nil of old brokers.
     pub(crate) id: Uuid,
-    /// By partition; `None`: nobody leads it at the moment.
+    /// By partition; `None`: there is no leader now.
     pub(crate) leaders: BTreeMap<i32, Option<Leader>>,
 }
 
@@ -89,7 +91,7 @@ impl Asked {
     }
 }
 
-/// What a coordinator is asked for.
+/// The kinds of coordinators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Group = 0,
@@ -139,7 +141,7 @@ impl Cluster {
     ) -> Outcome<T> {
         let mut connection = match self.connections.remove(address) {
             Some(connection) => connection,
-            None => Connection::open(address, &self.settings)?,
+            None => session::open(address, &self.settings)?,
         };
         let result = talk(&mut connection);
         if result.is_ok() {
@@ -179,9 +181,8 @@ impl Cluster {
     /// These topics, or all.
     pub(crate) fn metadata(&mut self, topics: Option<&[String]>) -> Outcome<Metadata> {
         let wanted = topics.map(|topics| {
-            let topic = |name: &String| {
-                MetadataRequestTopic::default().with_name(Some(topic_name(name)))
-            };
+            let topic =
+                |name: &String| MetadataRequestTopic::default().with_name(Some(topic_name(name)));
             topics.iter().map(topic).collect()
         });
         let request =
@@ -217,11 +218,12 @@ impl Cluster {
                     });
                 }
             }
-            let leader = |partition: &kafka_protocol::messages::metadata_response::MetadataResponsePartition| {
-                let leader = Leader { broker: partition.leader_id.0, epoch: partition.leader_epoch };
-                (partition.partition_index, (leader.broker >= 0).then_some(leader))
-            };
-            let leaders = topic.partitions.iter().map(leader).collect();
+            let mut leaders = BTreeMap::new();
+            for partition in topic.partitions {
+                let (broker, epoch) = (partition.leader_id.0, partition.leader_epoch);
+                let leader = (broker >= 0).then_some(Leader { broker, epoch });
+                leaders.insert(partition.partition_index, leader);
+            }
             found.topics.insert(name, Topic { id: topic.topic_id, leaders });
         }
         if !found.brokers.is_empty() {
@@ -318,7 +320,7 @@ impl Cluster {
         Ok(Address { host: response.host.to_string(), port })
     }
 
-    /// The offsets that a group has committed, of these partitions; without those that have none.
+    /// The committed offsets of a group. Partitions without an offset are left out.
     pub(crate) fn committed(
         &mut self,
         group: &str,
@@ -379,7 +381,7 @@ impl Cluster {
         Ok(found.map(|value| value.to_string()))
     }
 
-    /// Commits offsets to a group that has no members, for those who look at its lag.
+    /// Commits offsets to a group without members: monitors show the lag of the group.
     pub(crate) fn commit(
         &mut self,
         group: &str,

@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::fault::{Fault, Outcome};
 use super::unpack::Packing;
 
-/// Who writes, so that a broker notices what comes twice.
+/// The identity of a producer, by which a broker notices repeated batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) id: i64,
@@ -62,9 +62,9 @@ pub(crate) fn batch(
     }
     let body = match packing {
         None => body,
-        Some(packing) => packing.pack(&body).map_err(|error| {
-            Fault::internal(format!("a batch cannot be compressed: {error}"))
-        })?,
+        Some(packing) => packing
+            .pack(&body)
+            .map_err(|error| Fault::internal(format!("a batch cannot be compressed: {error}")))?,
     };
     let too_large = || Fault::internal("a batch is larger than 2 GiB".into());
     let count = i32::try_from(records.len()).map_err(|_| too_large())?;
@@ -128,8 +128,13 @@ mod tests {
         let all =
             [new(1_000, Some("k"), Some(&long)), new(900, None, None), new(1_700, None, Some(""))];
         let all: Vec<&NewRecord> = all.iter().collect();
-        let packings =
-            [None, Some(Packing::Gzip), Some(Packing::Snappy), Some(Packing::Lz4), Some(Packing::Zstd)];
+        let packings = [
+            None,
+            Some(Packing::Gzip),
+            Some(Packing::Snappy),
+            Some(Packing::Lz4),
+            Some(Packing::Zstd),
+        ];
         for packing in packings {
             let writer = Writer { id: 5, epoch: 1, transactional: true };
             let batch = batch(writer, 7, &all, packing).unwrap();
@@ -145,7 +150,8 @@ mod tests {
                     let name = String::from_utf8(name.to_vec()).unwrap();
                     headers.push((name, value.map(<[u8]>::to_vec)));
                 })?;
-                let (key, value) = (record.key.map(<[u8]>::to_vec), record.value.map(<[u8]>::to_vec));
+                let (key, value) =
+                    (record.key.map(<[u8]>::to_vec), record.value.map(<[u8]>::to_vec));
                 found.push(NewRecord { timestamp: record.timestamp, key, value, headers });
                 Ok::<_, Flaw>(())
             })

@@ -1,12 +1,12 @@
-//! What goes wrong between a client and its brokers.
+//! Faults of the conversation between a client and its brokers.
 
 use std::fmt::Display;
 use std::io;
 
-use kafka_protocol::error::ResponseError;
+use kafka_protocol::error::{ParseResponseErrorCode, ResponseError};
 use millstream_contract::Error;
 
-use super::wire::Address;
+use super::address::Address;
 
 /// The result of a conversation with a broker.
 pub(crate) type Outcome<T> = Result<T, Fault>;
@@ -102,4 +102,9 @@ impl Fault {
             Fault::Fatal { place, message, .. } => format!("{place}: {message}"),
         }
     }
+}
+
+/// The error behind a code of a response, if it is one.
+pub(crate) fn error_of(code: i16) -> Option<ResponseError> {
+    code.err()
 }

@@ -8,9 +8,9 @@ use kafka_protocol::protocol::StrBytes;
 use ring::rand::SecureRandom;
 use ring::{digest, hmac, pbkdf2, rand};
 
-use super::fault::{Fault, Outcome};
-use super::settings::{Mechanism, User};
-use super::wire::{Connection, error_of};
+use super::fault::{Fault, Outcome, error_of};
+use super::user::{Hash, Mechanism, User};
+use super::wire::Connection;
 
 /// Repetitions of the hash: what a broker may ask for. Kafka's default is 4,096.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
@@ -73,13 +73,6 @@ fn refused(connection: &Connection, user: &User, why: &str) -> Fault {
         message: format!("user '{}' is refused: {why}", user.name.escape_debug()),
         help: "check name, password and 'properties.sasl.mechanism'".into(),
     }
-}
-
-/// The hash of SCRAM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hash {
-    Sha256,
-    Sha512,
 }
 
 impl Hash {
@@ -158,7 +151,7 @@ impl<'a> Scram<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::settings::Secret;
+    use crate::client::user::Secret;
 
     /// The example of RFC 7677, section 3.
     #[test]

@@ -1,12 +1,15 @@
 //! A client of Kafka's protocol, with what a source and a sink need.
 
+pub(crate) mod address;
 pub(crate) mod batch;
 pub(crate) mod cluster;
 pub(crate) mod encode;
 pub(crate) mod fault;
 mod login;
 pub(crate) mod producer;
+pub(crate) mod session;
 pub(crate) mod settings;
 mod tls;
 pub(crate) mod unpack;
+mod user;
 pub(crate) mod wire;

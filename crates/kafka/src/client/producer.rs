@@ -5,9 +5,10 @@
 //!
 //! **With transactions** records of all partitions become visible together, and with them a
 //! *marker*: the metadata of an offset that the transaction commits to a group. The broker knows
-//! the producer by its transactional id. Whoever begins with the same id fences earlier ones off,
-//! and ends what they left open. Two protocols: where the broker has version 2 (KIP-890), partitions
-//! join a transaction by being written, and the epoch rises with every transaction.
+//! the producer by its transactional id. A producer that begins with the id fences earlier
+//! producers off, and aborts their open transaction. There are two protocols. Where the broker has
+//! version 2 (KIP-890), partitions join a transaction by being written, and the epoch rises with
+//! every transaction.
 //!
 //! After any fault the outcome of a transaction is unknown here. The producer begins anew then, and
 //! the marker says which of its records are there.
@@ -29,18 +30,19 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
+use super::address::Address;
 use super::cluster::{Cluster, Kind, Metadata, Partition, topic_name};
 use super::encode::{NewRecord, Writer, batch};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, Outcome, error_of};
 use super::unpack::Packing;
-use super::wire::{Address, error_of};
+use super::wire::Connection;
 
 /// How long a fault may last that passes by itself, before records count as not written.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The marker of a transaction: which partition's offset it is, and its text.
+/// The marker of a transaction: an offset, and a text beside the offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Marker {
     pub(crate) offset: i64,
@@ -143,11 +145,14 @@ impl Producer {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(id.map(transactional_id))
             .with_transaction_timeout_ms(self.settings.transaction_timeout_ms);
-        let ask = |connection: &mut super::wire::Connection| {
+        let ask = |connection: &mut Connection| {
             // From version 3 on a producer says who it was.
             let version = connection.version_of::<InitProducerIdRequest>(4)?;
             let request = match version >= 3 {
-                true => request.clone().with_producer_id(ProducerId(producer)).with_producer_epoch(epoch),
+                true => {
+                    let request = request.clone().with_producer_id(ProducerId(producer));
+                    request.with_producer_epoch(epoch)
+                }
                 false => request.clone(),
             };
             let response = connection.call_in(&request, version, Duration::ZERO)?;
@@ -233,7 +238,7 @@ impl Producer {
     }
 
     /// Writes records, each to its partition, in order: with transactions, one transaction with the
-    /// marker. After a fault it is unknown which of them are there.
+    /// marker. After a fault, some of the records may be in the topic.
     pub(crate) fn write(
         &mut self,
         records: &[(i32, NewRecord)],
@@ -263,11 +268,7 @@ impl Producer {
     }
 
     /// Batches of a partition's records, each with the number of its records.
-    fn batches_of(
-        &mut self,
-        partition: i32,
-        records: &[&NewRecord],
-    ) -> Outcome<Vec<(i32, Bytes)>> {
+    fn batches_of(&mut self, partition: i32, records: &[&NewRecord]) -> Outcome<Vec<(i32, Bytes)>> {
         let (id, epoch) = self.writer.unwrap_or((-1, -1));
         let transactional = self.settings.transactional_id.is_some();
         let writer = Writer { id, epoch, transactional };
@@ -290,7 +291,7 @@ impl Producer {
         Ok(found)
     }
 
-    /// Sends the batches of all partitions: of each one after the other, in order.
+    /// Sends the batches of all partitions, in the order of each partition.
     fn produce(&mut self, mut left: BTreeMap<i32, Vec<(i32, Bytes)>>) -> Outcome<()> {
         let end = Instant::now() + PATIENCE;
         let mut pause = PAUSE;
@@ -305,7 +306,9 @@ impl Producer {
                         let one = (*partition, bytes.clone());
                         by_broker.entry(leader).or_default().push(one);
                     }
-                    None => fault = Some(Fault::retry(format!("partition {partition} has no leader"))),
+                    None => {
+                        fault = Some(Fault::retry(format!("partition {partition} has no leader")))
+                    }
                 }
             }
             for (broker, batches) in by_broker {
@@ -347,9 +350,7 @@ impl Producer {
     ) -> Outcome<Vec<(i32, Outcome<()>)>> {
         let address = self.cluster.address(broker)?;
         let data = batches.iter().map(|(partition, bytes)| {
-            PartitionProduceData::default()
-                .with_index(*partition)
-                .with_records(Some(bytes.clone()))
+            PartitionProduceData::default().with_index(*partition).with_records(Some(bytes.clone()))
         });
         let topic = TopicProduceData::default()
             .with_name(topic_name(&self.settings.topic))

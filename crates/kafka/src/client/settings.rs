@@ -23,21 +23,20 @@
 //! Properties of Java's client that change nothing here are accepted ([`WITHOUT_EFFECT`]); others
 //! are refused.
 
-use std::fmt;
 use std::time::Duration;
 
 use millstream_connect::Options;
-use millstream_contract::{Error, Result};
 use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
 
-use super::login::Hash;
+use super::address::Address;
 use super::tls::{Pems, Tls};
-use super::wire::Address;
+use super::user::{Hash, Mechanism, Secret, User};
 
 /// Where properties stand among the options.
 pub(crate) const PREFIX: &str = "properties.";
 
-/// What Java's client needs and ours does not.
+/// Properties of Java's client without effect here.
 const WITHOUT_EFFECT: &[&str] = &[
     "allow.auto.create.topics",
     "auto.commit.interval.ms",
@@ -65,41 +64,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "ssl.protocol",
     "value.deserializer",
 ];
-
-/// A text that no message and no log shows.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// How a name and a password are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mechanism {
-    Plain,
-    Scram(Hash),
-}
-
-impl Mechanism {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Mechanism::Plain => "PLAIN",
-            Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
-            Mechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
-        }
-    }
-}
-
-/// Whom a broker should take us for.
-#[derive(Debug, Clone)]
-pub(crate) struct User {
-    pub(crate) mechanism: Mechanism,
-    pub(crate) name: String,
-    pub(crate) password: Secret,
-}
 
 /// The settings of a client.
 #[derive(Debug, Clone)]
@@ -277,7 +241,8 @@ fn tls(table: &TableOptions, options: &Options<'_>) -> Result<Tls> {
         let kind = options.text(&option);
         let kind = kind.map(str::to_ascii_uppercase);
         let location = options.text(&key(&format!("{store}.location")));
-        let java = location.is_some_and(|path| [".jks", ".p12", ".pfx"].iter().any(|end| path.ends_with(end)));
+        let java = location
+            .is_some_and(|path| [".jks", ".p12", ".pfx"].iter().any(|end| path.ends_with(end)));
         if kind.as_deref().is_some_and(|kind| kind != "PEM") || java {
             return Err(options.error(
                 if java { TRUST } else { &option },

@@ -8,8 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use super::address::Address;
 use super::fault::{Fault, Outcome};
-use super::wire::Address;
 
 /// The settings of encrypted connections.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub(crate) struct Pems {
 }
 
 impl Tls {
-    /// From certificates; the message says what is wrong with them.
+    /// From certificates. The error is the fault of a certificate, as text.
     pub(crate) fn new(pems: &Pems) -> Result<Tls, String> {
         let mut roots = RootCertStore::empty();
         match &pems.trusted {

@@ -6,13 +6,14 @@ use std::io::{Read, Write};
 use flate2::bufread::MultiGzDecoder;
 use millstream_contract::decoding;
 
-use super::batch::Flaw;
+/// The fault of a batch that cannot be read, as text.
+pub(crate) type Flaw = String;
 
 /// Bytes unpacked at once.
 const STEP_BYTES: u64 = 64 << 10;
 /// Windows of zstd have 128 MiB at most.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// What Java's snappy writes in front of its blocks: a name and two versions.
+/// The head of snappy's blocks in Java: a name and two versions.
 const XERIAL: &[u8] = b"\x82SNAPPY\0";
 const XERIAL_BYTES: usize = 16;
 
@@ -40,7 +41,7 @@ impl Packing {
 }
 
 impl Packing {
-    /// By the name that `compression.type` has for it; `none` has no way.
+    /// By its name in `compression.type`. `Some(None)`: records stay as they are.
     pub(crate) fn named(name: &str) -> Option<Option<Packing>> {
         Some(match name {
             "none" | "uncompressed" => None,

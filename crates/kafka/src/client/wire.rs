@@ -1,7 +1,7 @@
 //! A connection to one broker: a request, then its response.
 //!
-//! The layout of messages is the library's (`kafka-protocol`). Here are frames, versions, time-outs
-//! and the start of a session: TLS, versions, password.
+//! The layout of messages is the library's (`kafka-protocol`). Here are frames, versions and
+//! time-outs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -9,14 +9,21 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use kafka_protocol::error::{ParseResponseErrorCode, ResponseError};
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeConfigsRequest, DescribeConfigsResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse, ApiKey, ApiVersionsRequest, ApiVersionsResponse,
+    DescribeConfigsRequest, DescribeConfigsResponse, EndTxnRequest, EndTxnResponse, FetchRequest,
+    FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest,
+    InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest,
+    MetadataResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
+    OffsetFetchResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader,
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, StrBytes};
 
-use super::fault::{Fault, Outcome};
-use super::login;
+use super::address::Address;
+use super::fault::{Fault, Outcome, error_of};
 use super::settings::ClientSettings;
 
 /// A frame of a broker is smaller; what begins otherwise is no Kafka.
@@ -56,22 +63,6 @@ requests! {
     SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse,
     SaslHandshake SaslHandshakeRequest SaslHandshakeResponse,
     TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse,
-}
-
-/// A broker's address.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Address {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
 }
 
 enum Stream {
@@ -116,8 +107,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and logs in if the settings say so.
-    pub(crate) fn open(address: &Address, settings: &ClientSettings) -> Outcome<Connection> {
+    /// Connects, and asks for the versions that the broker knows.
+    pub(super) fn connect(address: &Address, settings: &ClientSettings) -> Outcome<Connection> {
         let socket = connect(address, settings.connect_timeout)?;
         let failed = |error: io::Error| Fault::io(address, &error);
         socket.set_nodelay(true).map_err(failed)?;
@@ -137,9 +128,6 @@ impl Connection {
             request_timeout: settings.request_timeout,
         };
         connection.ask_versions(settings)?;
-        if let Some(user) = &settings.user {
-            login::log_in(&mut connection, user)?;
-        }
         Ok(connection)
     }
 
@@ -170,12 +158,13 @@ impl Connection {
             break ApiVersionsResponse::decode(&mut body, version)
                 .map_err(|error| Fault::no_kafka(&self.address, &error))?;
         };
-        if let Some(error) = response.error_code.err() {
+        if let Some(error) = error_of(response.error_code) {
             return Err(Fault::broker(&self.address, "its versions", error));
         }
         let mut features = response.finalized_features.iter();
-        self.second_transactions = features
-            .any(|feature| *feature.name == *"transaction.version" && feature.max_version_level >= 2);
+        self.second_transactions = features.any(|feature| {
+            *feature.name == *"transaction.version" && feature.max_version_level >= 2
+        });
         let versions = response.api_keys.iter();
         self.versions =
             versions.map(|api| (api.api_key, (api.min_version, api.max_version))).collect();
@@ -185,7 +174,8 @@ impl Connection {
     /// The version of this request that both sides know, `highest` at most.
     pub(crate) fn version_of<R: Request>(&self, highest: i16) -> Outcome<i16> {
         let (min, max) = (R::VERSIONS.min, R::VERSIONS.max.min(highest));
-        let (broker_min, broker_max) = self.versions.get(&(R::KIND as i16)).copied().unwrap_or((0, -1));
+        let known = self.versions.get(&(R::KIND as i16)).copied();
+        let (broker_min, broker_max) = known.unwrap_or((0, -1));
         let version = max.min(broker_max);
         if version < min.max(broker_min) {
             let kind = R::KIND;
@@ -239,7 +229,8 @@ impl Connection {
         let written = header
             .encode(&mut frame, R::header_version(version))
             .and_then(|()| request.encode(&mut frame, version));
-        written.map_err(|error| Fault::internal(format!("a request cannot be written: {error}")))?;
+        written
+            .map_err(|error| Fault::internal(format!("a request cannot be written: {error}")))?;
         let length = i32::try_from(frame.len() - 4)
             .map_err(|_| Fault::internal("a request is longer than 2 GiB".into()))?;
         frame[..4].copy_from_slice(&length.to_be_bytes());
@@ -308,9 +299,4 @@ fn connect(address: &Address, timeout: Duration) -> Outcome<TcpStream> {
         }
     }
     Err(Fault::unreachable(address, &last))
-}
-
-/// The error behind a code of a response, if it is one.
-pub(crate) fn error_of(code: i16) -> Option<ResponseError> {
-    code.err()
 }

@@ -1,8 +1,8 @@
 //! Writing topics: `INSERT INTO` a table of Kafka.
 //!
 //! Rows come in an order that depends on the input alone
-//! ([`RowOrder::Deterministic`](millstream_contract::sink::RowOrder)), whatever the workers. A
-//! thread of its own sends them.
+//! ([`RowOrder::Deterministic`](millstream_contract::sink::RowOrder)), whatever the workers. The
+//! sink has a thread that sends rows.
 //!
 //! **Exactly once by replay.** Rows have numbers, in their order. A transaction has the rows of one
 //! or several windows, and the number behind its last row as its marker. So rows are visible as

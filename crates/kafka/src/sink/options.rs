@@ -19,7 +19,7 @@ use crate::client::producer::ProducerSettings;
 use crate::client::settings::ClientSettings;
 use crate::client::unpack::Packing;
 
-/// Properties that change nothing here: all replicas have a record before it counts, no record
+/// Properties without effect: all replicas have a record before it counts, no record
 /// comes twice, and rows are sent when their window has fired.
 const WITHOUT_EFFECT: &[&str] = &[
     "auto.offset.reset",
@@ -41,7 +41,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "value.serializer",
 ];
 
-/// What a job promises of the rows of a sink.
+/// The promise of a sink about its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guarantee {
     None,
@@ -49,7 +49,7 @@ pub(super) enum Guarantee {
     ExactlyOnce,
 }
 
-/// What is written, and how.
+/// The options of a sink.
 #[derive(Debug, Clone)]
 pub(super) struct SinkOptions {
     pub(super) client: ClientSettings,
@@ -104,9 +104,8 @@ impl SinkOptions {
             _ => None,
         })?;
         let form = "'none', 'gzip', 'snappy', 'lz4' or 'zstd'";
-        let packing = options.parsed("properties.compression.type", form, |text| {
-            Packing::named(text.trim())
-        })?;
+        let packing = options
+            .parsed("properties.compression.type", form, |text| Packing::named(text.trim()))?;
         let timeout = options.integer("properties.transaction.timeout.ms", 1, i32::MAX as u64)?;
         let batch_bytes = options.integer("properties.batch.size", 0, 1 << 30)?;
         let acks = options.parsed("properties.acks", "'all', '1' or '0'", |text| {

@@ -4,9 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, TimeUnit, TimestampMillisecondType,
-};
+use arrow::datatypes::{DataType, TimeUnit, TimestampMillisecondType};
 use millstream_connect::messages::MessageWriter;
 use millstream_contract::{Error, Result};
 

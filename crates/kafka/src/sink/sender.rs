@@ -105,14 +105,13 @@ impl Sender {
             waiting_bytes_max: most.clamp(1 << 20, 64 << 20),
         });
         let own = shared.clone();
-        let spawned = thread::Builder::new()
-            .name("kafka sender".into())
-            .spawn(move || send(&own, producer));
+        let spawned =
+            thread::Builder::new().name("kafka sender".into()).spawn(move || send(&own, producer));
         spawned.map_err(|error| failed(Fault::internal(error.to_string())))?;
         Ok(Sender { shared, partitions })
     }
 
-    /// Takes rows that come now; `records` makes them of their numbers.
+    /// Takes the next rows. `records` makes records of the rows from a number on.
     pub(super) fn take(
         &self,
         rows: usize,
@@ -142,7 +141,8 @@ impl Sender {
                     false => Ok(()),
                     true => Err(self.shared.failed(Fault::Fatal {
                         place: format!("topic '{}'", self.shared.options.producer.topic),
-                        message: "rows wait for the job's first checkpoint, and there is none".into(),
+                        message: "rows wait for the job's first checkpoint, and there is none"
+                            .into(),
                         help: "see why checkpoints fail, or write 'at-least-once'".into(),
                     })),
                 };
@@ -169,7 +169,7 @@ impl Sender {
     pub(super) fn written(&self, rows: u64) -> Result<()> {
         let mut state = self.shared.lock();
         state.flush = true;
-        // A first checkpoint behind some rows: it must have them, whether they come twice or not.
+        // A first checkpoint behind some rows: these rows have to be in the topic.
         state.has_checkpoint |= rows > state.written;
         self.shared.changed.notify_all();
         loop {
@@ -182,7 +182,6 @@ impl Sender {
             state = self.shared.wait(state);
         }
     }
-
 }
 
 impl Drop for Sender {
@@ -203,7 +202,7 @@ fn known_rows(producer: &mut Producer, options: &SinkOptions, base: &Base) -> Ou
             .into(),
     };
     match producer.marker()? {
-        // The first start of this job: what others have left there counts no more.
+        // The first start of this job: markers of other jobs do not count.
         None if base.rows == 0 => Ok(0),
         Some(marker) if !of_series(&marker, &base.series) && base.rows == 0 => Ok(0),
         None => Err(lost(format!(

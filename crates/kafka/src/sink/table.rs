@@ -89,7 +89,7 @@ impl KafkaSink {
     }
 
     fn with<T>(&self, of: impl FnOnce(&Sender) -> Result<T>) -> Option<Result<T>> {
-        // It may wait, and others ask meanwhile.
+        // The sender may wait, and other threads use the sink meanwhile.
         let sender = self.lock().sender.clone();
         sender.map(|sender| of(&sender))
     }
@@ -170,10 +170,10 @@ impl Sink for KafkaSink {
 
     fn prepare(&self, interval: u64) -> Result<Prepared> {
         let state = self.lock();
-        let sealed = state.sender.as_ref().map(|sender| Sealed {
-            from: state.series.clone(),
-            to: sender.rows().to_string(),
-        });
+        let sealed = state
+            .sender
+            .as_ref()
+            .map(|sender| Sealed { from: state.series.clone(), to: sender.rows().to_string() });
         Ok(Prepared { interval, sealed: sealed.into_iter().collect() })
     }
 
@@ -202,7 +202,7 @@ impl Sink for KafkaSink {
     }
 }
 
-/// A number that no other job has.
+/// A random number, the name of a new series.
 fn random() -> u128 {
     use ring::rand::SecureRandom;
     let mut bytes = [0; 16];

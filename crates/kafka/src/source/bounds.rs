@@ -94,7 +94,7 @@ fn no_offset(partition: &Partition, options: &ScanOptions) -> Fault {
     }
 }
 
-/// Offsets of a bound; `None` where it has none.
+/// Offsets of a bound; `None`: the partition has no such offset.
 fn resolved(
     cluster: &mut Cluster,
     metadata: &Metadata,
@@ -103,7 +103,8 @@ fn resolved(
     logs: &BTreeMap<Partition, Log>,
 ) -> Outcome<BTreeMap<Partition, Option<i64>>> {
     let each = |offset: &dyn Fn(&Partition, &Log) -> Option<i64>| {
-        let offsets = logs.iter().map(|(partition, log)| (partition.clone(), offset(partition, log)));
+        let offsets =
+            logs.iter().map(|(partition, log)| (partition.clone(), offset(partition, log)));
         Ok(offsets.collect())
     };
     match bound {

@@ -10,10 +10,10 @@ use millstream_contract::decoding::TOO_MUCH_HELP;
 use millstream_contract::table::{Chunk, Decoded, LeftOut, Places};
 use millstream_contract::{Error, Result};
 
-use crate::columns::{BesideValues, Origin};
 use super::fetch::Fetched;
 use crate::client::batch::{Flaw, check, each, records};
 use crate::client::cluster::Partition;
+use crate::columns::{BesideValues, Origin};
 
 /// Treatment of messages without a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,28 +158,29 @@ impl<'a> Taken<'a> {
         let rows: Vec<u32> = (0..has_value.len() as u32).filter(keeps).collect();
         let source = (plan.partition.topic.as_str(), plan.partition.number);
         let is_whole = rows.len() == value.decoded.batch.num_rows() && key.is_none();
-        let column = |(origin, field): (&Origin, &Arc<arrow::datatypes::Field>)| -> Result<ArrayRef> {
-            let picked = |batch: &RecordBatch, column: usize, of: &[Row]| {
-                let indices = rows.iter().map(|row| of[*row as usize].index());
-                let indices: UInt32Array = indices.collect();
-                let found = take(batch.column(column), &indices, None)?;
-                if found.null_count() > 0 && !field.is_nullable() {
-                    return Err(plan.null_key(&beside, &rows, &*found, field.name()));
+        let column =
+            |(origin, field): (&Origin, &Arc<arrow::datatypes::Field>)| -> Result<ArrayRef> {
+                let picked = |batch: &RecordBatch, column: usize, of: &[Row]| {
+                    let indices = rows.iter().map(|row| of[*row as usize].index());
+                    let indices: UInt32Array = indices.collect();
+                    let found = take(batch.column(column), &indices, None)?;
+                    if found.null_count() > 0 && !field.is_nullable() {
+                        return Err(plan.null_key(&beside, &rows, &*found, field.name()));
+                    }
+                    Ok(found)
+                };
+                match origin {
+                    Origin::Value(column) if is_whole => {
+                        Ok(value.decoded.batch.column(*column).clone())
+                    }
+                    Origin::Value(column) => picked(&value.decoded.batch, *column, &value_rows),
+                    Origin::Key(column) => match (&key, &key_rows) {
+                        (Some(key), Some(of)) => picked(&key.decoded.batch, *column, of),
+                        _ => Err(Error::Internal("a key was not decoded".into())),
+                    },
+                    Origin::Beside(which) => beside.column(*which, field, source, &rows),
                 }
-                Ok(found)
             };
-            match origin {
-                Origin::Value(column) if is_whole => {
-                    Ok(value.decoded.batch.column(*column).clone())
-                }
-                Origin::Value(column) => picked(&value.decoded.batch, *column, &value_rows),
-                Origin::Key(column) => match (&key, &key_rows) {
-                    (Some(key), Some(of)) => picked(&key.decoded.batch, *column, of),
-                    _ => Err(Error::Internal("a key was not decoded".into())),
-                },
-                Origin::Beside(which) => beside.column(*which, field, source, &rows),
-            }
-        };
         let columns = plan.origins.iter().zip(plan.schema.fields()).map(column);
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
@@ -226,11 +227,11 @@ impl Plan {
     }
 }
 
-/// What became of a message.
+/// The row of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
     At(u32),
-    /// It is not there.
+    /// The message has no value, or no key.
     Null,
     Malformed,
 }
@@ -248,7 +249,7 @@ impl Row {
     }
 }
 
-/// By message, its row among those that were decoded; `has` says which messages were there.
+/// By message, its row in the decoded batch. `has`: whether the message was decoded at all.
 fn rows_of(decoded: &DecodedMessages, has: &[bool]) -> Vec<Row> {
     let mut rows = decoded.message_of_row.iter().enumerate().peekable();
     let mut pushed = 0;

@@ -5,20 +5,21 @@
 //! | `topic` | | names, with `;` between |
 //! | `topic-pattern` | | a regular expression for whole names, in place of `topic` |
 //! | `properties.*` | | [`crate::client::settings`] |
-//! | `scan.startup.mode` | `group-offsets` | or `earliest-offset`, `latest-offset`, `timestamp`, `specific-offsets` |
-//! | `scan.startup.timestamp-millis` | | of the mode `timestamp` |
-//! | `scan.startup.specific-offsets` | | `partition:0,offset:42;partition:1,offset:300` |
-//! | `scan.bounded.mode` | `unbounded` | or `latest-offset`, `group-offsets`, `timestamp`, `specific-offsets` |
-//! | `scan.bounded.timestamp-millis`, `scan.bounded.specific-offsets` | | as above |
-//! | `scan.topic-partition-discovery.interval` | `5 min` | how often to look for new partitions, which are told; `0`: never |
+//! | `scan.startup.mode` | `group-offsets` | where reading begins: [`Bound`] |
+//! | `scan.bounded.mode` | `unbounded` | where reading ends: [`Bound`] |
+//! | `scan.topic-partition-discovery.interval` | `5 min` | `0`: new partitions are not told |
+//!
+//! The modes `timestamp` and `specific-offsets` have an option of their own:
+//! `scan.startup.timestamp-millis`, and `scan.startup.specific-offsets` in the form
+//! `partition:0,offset:42;partition:1,offset:300`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_connect::Options;
-use millstream_contract::{Error, Result};
 use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
 use regex::Regex;
 
 use crate::client::cluster::{Cluster, Metadata};
@@ -60,7 +61,7 @@ pub(crate) enum Topics {
 }
 
 impl Topics {
-    /// What brokers know of these topics now.
+    /// The partitions of these topics now.
     pub(super) fn metadata(&self, cluster: &mut Cluster) -> Outcome<Metadata> {
         match self {
             Topics::List(topics) => cluster.metadata(Some(topics)),
@@ -86,7 +87,7 @@ impl Topics {
     }
 }
 
-/// What the threads that fetch need.
+/// The settings of the fetching threads.
 #[derive(Debug, Clone)]
 pub(super) struct FetchSettings {
     pub(super) client: ClientSettings,
@@ -122,7 +123,7 @@ pub(crate) enum Reset {
     Latest,
 }
 
-/// What is read.
+/// The options of a table that is read.
 #[derive(Debug, Clone)]
 pub(crate) struct ScanOptions {
     pub(super) fetch: FetchSettings,
@@ -135,10 +136,7 @@ pub(crate) struct ScanOptions {
 }
 
 impl ScanOptions {
-    pub(super) fn from_options(
-        table: &TableOptions,
-        options: &Options<'_>,
-    ) -> Result<ScanOptions> {
+    pub(super) fn from_options(table: &TableOptions, options: &Options<'_>) -> Result<ScanOptions> {
         for name in OF_SINKS {
             options.text(name);
         }
@@ -176,12 +174,11 @@ impl ScanOptions {
         let startup = bound(options, "startup")?;
         let bounded = bound(options, "bounded")?;
         let interval = "scan.topic-partition-discovery.interval";
-        let discovery = options.parsed(interval, "a duration such as '5 min'", |text| {
-            match text.trim() {
+        let discovery =
+            options.parsed(interval, "a duration such as '5 min'", |text| match text.trim() {
                 "0" => Some(0),
                 text => parse_duration_us(text),
-            }
-        })?;
+            })?;
         let discovery = Duration::from_micros(discovery.unwrap_or(300_000_000).max(0) as u64);
         let fetch = FetchSettings {
             client,
@@ -201,8 +198,8 @@ impl ScanOptions {
         Ok(ScanOptions { fetch, startup, explicit, bounded, reset })
     }
 
-    /// Refuses a table that begins or ends where a group is, without a group. A table that is only
-    /// written needs none.
+    /// Refuses a table that begins or ends where a group is, without a group. Tables that are
+    /// written need no group.
     pub(super) fn check_group(&self, options: &Options<'_>) -> Result<()> {
         let ends_at_group = self.bounded == Some(Bound::Group);
         if self.fetch.group.is_some() || !(self.startup == Bound::Group || ends_at_group) {
@@ -225,20 +222,24 @@ fn topics(options: &Options<'_>) -> Result<Topics> {
     let (list, pattern) = (options.text("topic"), options.text("topic-pattern"));
     match (list, pattern) {
         (Some(list), None) => {
-            let mut names: Vec<String> =
-                list.split(';').map(str::trim).filter(|name| !name.is_empty()).map(Into::into).collect();
+            let mut names: Vec<String> = list
+                .split(';')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .map(Into::into)
+                .collect();
             names.sort();
             names.dedup();
             let is_name = |name: &String| {
-                let is_legal =
-                    |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+                let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
                 name.len() <= 249 && name.chars().all(is_legal)
             };
             match names.iter().find(|name| !is_name(name)) {
                 None if !names.is_empty() => Ok(Topics::List(names)),
                 wrong => {
                     let found = wrong.map_or("", String::as_str).escape_debug().to_string();
-                    let message = format!("expected names of topics with ';' between, found '{found}'");
+                    let message =
+                        format!("expected names of topics with ';' between, found '{found}'");
                     let help = "a name has letters, digits, '.', '_' and '-', 249 at most";
                     Err(options.error("topic", message, help))
                 }
@@ -248,7 +249,11 @@ fn topics(options: &Options<'_>) -> Result<Topics> {
             let whole = Regex::new(&format!("^(?:{pattern})$"));
             whole.map(Topics::Pattern).map_err(|error| {
                 let message = format!("expected a regular expression: {error}");
-                options.error("topic-pattern", message, "look-around and back-references do not run")
+                options.error(
+                    "topic-pattern",
+                    message,
+                    "look-around and back-references do not run",
+                )
             })
         }
         (Some(_), Some(_)) => Err(options.error(
@@ -335,7 +340,8 @@ mod tests {
     fn specific_offsets() {
         let expected = BTreeMap::from([(0, 42), (1, 300)]);
         assert_eq!(specific("partition:0,offset:42;partition:1,offset:300"), Some(expected));
-        for wrong in ["", ";", "0:1", "partition:0", "partition:-1,offset:1", "partition:0,offset:x"]
+        for wrong in
+            ["", ";", "0:1", "partition:0", "partition:-1,offset:1", "partition:0,offset:x"]
         {
             assert_eq!(specific(wrong), None, "{wrong}");
         }

@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn marks_are_positions() {
-        let mark = Mark { offset: 42, epoch: -1, topic_id: Uuid::from_u128(7 << 64 | 9), until: i64::MAX };
+        let mark =
+            Mark { offset: 42, epoch: -1, topic_id: Uuid::from_u128(7 << 64 | 9), until: i64::MAX };
         assert_eq!(Mark::of(&mark.position()), Some(mark));
         let mark = Mark { offset: 0, epoch: 3, topic_id: Uuid::nil(), until: 5 };
         assert_eq!(Mark::of(&mark.position()), Some(mark));

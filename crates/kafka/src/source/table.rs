@@ -6,20 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use arrow::datatypes::SchemaRef;
 use millstream_connect::Options;
 use millstream_connect::messages::{MessageFormat, OnError};
-use millstream_contract::table::{
-    OpenOptions, Positions, Split, SplitSpec, Table, TableOptions,
-};
+use millstream_contract::table::{OpenOptions, Positions, Split, SplitSpec, Table, TableOptions};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
 use super::bounds;
 use super::chunk::{Plan, Tombstones};
-use crate::columns::{Beside, Columns, Origin};
 use super::fetch::{Fetcher, Log, Start, is_other, made_again, out_of_range};
 use super::options::{ScanOptions, Topics};
 use super::split::{KafkaSplit, Mark};
 use crate::client::cluster::{Cluster, Metadata, Partition};
 use crate::client::fault::{Fault, Outcome};
+use crate::columns::{Beside, Columns, Origin};
 use crate::formats;
 
 /// Topics that are read.
@@ -215,9 +213,9 @@ impl KafkaTable {
                 beside => beside,
             });
         }
-        let with_headers = origins.iter().any(|origin| {
-            matches!(origin, Origin::Beside(Beside::Headers | Beside::HeaderList))
-        });
+        let with_headers = origins
+            .iter()
+            .any(|origin| matches!(origin, Origin::Beside(Beside::Headers | Beside::HeaderList)));
         // A key all of whose columns are read from the value is not looked at.
         let is_read = columns.origins.iter().any(|origin| matches!(origin, Origin::Key(_)));
         let key = key.as_ref().filter(|_| is_read);
@@ -339,7 +337,7 @@ impl Table for KafkaTable {
         match self.running() {
             _ if offsets.is_empty() => {}
             Some(fetcher) => fetcher.commit(offsets),
-            // The last checkpoint of a job: nothing is fetched any more.
+            // The last checkpoint of a job that has stopped fetching.
             None => {
                 if let Err(fault) = self.cluster().commit(group, &offsets) {
                     tracing::warn!(group, "offsets were not committed: {}", fault.text());

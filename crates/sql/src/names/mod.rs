@@ -4,7 +4,6 @@
 pub(crate) mod alike;
 pub(crate) mod catalog;
 pub(crate) mod ends;
-pub(crate) mod varying;
 pub(crate) mod given;
 pub(crate) mod handles;
 pub(crate) mod no_time;
@@ -12,6 +11,7 @@ pub(crate) mod outer_names;
 pub(crate) mod readings;
 pub(crate) mod references;
 pub(crate) mod scope;
+pub(crate) mod varying;
 pub(crate) mod views;
 pub(crate) mod window_kinds;
 pub(crate) mod with_names;

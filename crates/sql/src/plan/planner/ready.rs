@@ -3,9 +3,7 @@
 use millstream_contract::sink::{Manner, Sink};
 
 use super::{PlannedQuery, Planner};
-use crate::names::{
-    catalog::Origin, ends::is_endless, varying::why_rows_vary, written::check_new,
-};
+use crate::names::{catalog::Origin, ends::is_endless, varying::why_rows_vary, written::check_new};
 use crate::syntax::prelude::*;
 use crate::syntax::script::Statement;
 use crate::syntax::statement::{StatementKind, inserts};

@@ -1,0 +1,197 @@
+//! The keeper: who leads which partition, new partitions, offsets for the group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::broker::fetch;
+use super::faults::{is_other, made_again, out_of_range};
+use super::lanes::{Log, PAUSE, PAUSE_MAX, Shared, State, note_trouble, wake_all};
+use crate::client::cluster::{Asked, Cluster, Metadata, Partition};
+use crate::client::fault::Fault;
+
+/// How long a topic may be unknown: a new topic is not known to all brokers at once.
+const UNKNOWN_MAX: Duration = Duration::from_secs(5);
+
+/// The keeper's loop.
+pub(super) fn keep(shared: &Arc<Shared>) {
+    let settings = &shared.settings;
+    let mut cluster = Cluster::new(settings.client.clone(), settings.committed_only);
+    let mut pause = PAUSE;
+    let mut looked: Option<Instant> = None;
+    loop {
+        let mut state = shared.lock();
+        let (asks, commit) = loop {
+            let headless = state
+                .lanes
+                .iter()
+                .any(|lane| lane.wanted && lane.leader.is_none() && lane.failed.is_none());
+            let every = settings.discovery;
+            let due = |looked: Option<Instant>| {
+                let left = |every: Duration| {
+                    looked.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed()))
+                };
+                every.map(left)
+            };
+            let discovers = due(looked).is_some_and(|left| left.is_zero());
+            if state.stop {
+                // What is durable may be committed before the end.
+                let commit = state.commit.take();
+                drop(state);
+                commit_offsets(shared, &mut cluster, commit);
+                return;
+            }
+            if headless || discovers || state.commit.is_some() {
+                break (headless || discovers, state.commit.take());
+            }
+            let longest = due(looked).unwrap_or(Duration::from_secs(3_600));
+            state = shared.wait(state, longest.max(Duration::from_millis(1)));
+        };
+        drop(state);
+        commit_offsets(shared, &mut cluster, commit);
+        if !asks {
+            continue;
+        }
+        match settings.topics.metadata(&mut cluster) {
+            Ok(metadata) => {
+                looked = Some(Instant::now());
+                note_outside(shared, &mut cluster, &metadata);
+                if note_metadata(shared, &metadata) {
+                    pause = PAUSE;
+                    continue;
+                }
+            }
+            Err(fault) => note_trouble(shared, Some(&fault)),
+        }
+        let state = shared.lock();
+        if !state.stop {
+            drop(shared.wait(state, pause));
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+fn commit_offsets(
+    shared: &Shared,
+    cluster: &mut Cluster,
+    commit: Option<BTreeMap<Partition, i64>>,
+) {
+    let (Some(offsets), Some(group)) = (commit, &shared.settings.group) else { return };
+    if let Err(fault) = cluster.commit(group, &offsets) {
+        let text = format!("offsets were not committed: {}", fault.text());
+        tracing::warn!(group, "{text}");
+        let mut state = shared.lock();
+        if !state.news.contains(&text) {
+            state.news.push_back(text);
+        }
+        // A waker brings the notice to the user.
+        wake_all(&mut state);
+    }
+}
+
+/// Notes the leaders of partitions. False if a wanted partition still has no leader.
+fn note_metadata(shared: &Arc<Shared>, metadata: &Metadata) -> bool {
+    let mut state = shared.lock();
+    state.brokers.clone_from(&metadata.brokers);
+    note_new(&mut state, metadata);
+    let mut all = true;
+    for lane in &mut state.lanes {
+        if lane.leader.is_some() || lane.failed.is_some() {
+            continue;
+        }
+        let topic = metadata.topics.get(&lane.partition.topic);
+        match topic {
+            Some(topic) if is_other(topic.id, lane.topic_id) => {
+                lane.failed = Some(made_again(&lane.partition));
+            }
+            Some(topic) => {
+                lane.unknown_since = None;
+                lane.leader = topic.leaders.get(&lane.partition.number).copied().flatten();
+            }
+            None => {
+                let since = *lane.unknown_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= UNKNOWN_MAX {
+                    lane.failed = Some(Fault::Fatal {
+                        place: format!("topic '{}'", lane.partition.topic),
+                        message: "the topic was deleted while the job read it".into(),
+                        help: String::new(),
+                    });
+                }
+            }
+        }
+        if lane.failed.is_some() {
+            lane.waker.take().into_iter().for_each(Waker::wake);
+        } else {
+            all &= lane.leader.is_some() || !lane.wanted;
+        }
+    }
+    let leaders: BTreeSet<i32> =
+        state.lanes.iter().filter_map(|lane| lane.leader.map(|leader| leader.broker)).collect();
+    for broker in leaders {
+        if state.threads.insert(broker) {
+            let shared = shared.clone();
+            let name = format!("kafka broker {broker}");
+            if thread::Builder::new().name(name).spawn(move || fetch(&shared, broker)).is_err() {
+                state.threads.remove(&broker);
+                all = false;
+            }
+        }
+    }
+    drop(state);
+    shared.changed.notify_all();
+    if all {
+        note_trouble(shared, None);
+    } else {
+        note_trouble(shared, Some(&Fault::retry("a partition has no leader".into())));
+    }
+    all
+}
+
+/// Tells of partitions that came after the start: this run does not read them.
+fn note_new(state: &mut State, metadata: &Metadata) {
+    let mut new = Vec::new();
+    for (topic, of) in &metadata.topics {
+        for number in of.leaders.keys() {
+            let partition = Partition { topic: topic.clone(), number: *number };
+            if state.seen.insert(partition.clone()) {
+                new.push(partition.to_string());
+            }
+        }
+    }
+    if !new.is_empty() {
+        let listed = new.join(", ");
+        state.news.push_back(format!(
+            "kafka: there are new partitions ({listed}), which this run does not read: stop the job \
+             and start it again, and it goes on with them"
+        ));
+        wake_all(state);
+    }
+}
+
+/// Says of partitions whose next offset is outside of the log where the log begins and ends.
+fn note_outside(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
+    let outside: Vec<(usize, Partition, i64)> = {
+        let state = shared.lock();
+        let lanes = state.lanes.iter().enumerate().filter(|(_, lane)| lane.outside);
+        lanes.map(|(number, lane)| (number, lane.partition.clone(), lane.next)).collect()
+    };
+    for (number, partition, next) in outside {
+        let mut offset = |asked| {
+            let asked = BTreeMap::from([(partition.clone(), asked)]);
+            let found = cluster.offsets(metadata, &asked).ok()?;
+            found.get(&partition).copied().flatten()
+        };
+        let (Some(start), Some(end)) = (offset(Asked::Earliest), offset(Asked::Latest)) else {
+            continue;
+        };
+        let mut state = shared.lock();
+        let lane = &mut state.lanes[number];
+        lane.outside = false;
+        if next < start || next > end {
+            lane.failed = Some(out_of_range(&partition, next, Log { start, end }));
+            lane.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The partitions of a process, each with a queue of fetched batches.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::client::address::Address;
+use crate::client::batch::Head;
+use crate::client::cluster::{Leader, Partition};
+use crate::client::fault::Fault;
+use crate::source::options::FetchSettings;
+
+/// Pauses between tries: the first, and the longest.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// A fault that lasts as long is told.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+
+/// A batch that was fetched.
+#[derive(Debug, Clone)]
+pub(in crate::source) struct Fetched {
+    pub(in crate::source) head: Head,
+    pub(in crate::source) bytes: Bytes,
+    /// Whether its records count: those of aborted transactions and the ends of transactions do
+    /// not.
+    pub(in crate::source) counts: bool,
+}
+
+/// The next batches of a queue.
+#[derive(Debug)]
+pub(in crate::source) enum Ready {
+    /// Batches, in order.
+    Batches(Vec<Fetched>),
+    /// There are no records before this offset.
+    Nothing(i64),
+    /// Nothing yet.
+    Later,
+}
+
+/// The offsets of a partition's log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::source) struct Log {
+    pub(in crate::source) start: i64,
+    /// Behind the last record that may be read.
+    pub(in crate::source) end: i64,
+}
+
+pub(super) struct Lane {
+    pub(super) partition: Partition,
+    pub(super) topic_id: Uuid,
+    pub(super) leader: Option<Leader>,
+    /// Whether its split has asked.
+    pub(super) wanted: bool,
+    /// The offset to fetch next, and the last to be fetched but one; the epoch of the last batch.
+    pub(super) next: i64,
+    pub(super) until: i64,
+    pub(super) epoch: i32,
+    pub(super) queue: VecDeque<Fetched>,
+    pub(super) queued_bytes: usize,
+    /// There is nothing from the end of the queue up to `next`.
+    pub(super) gap: bool,
+    /// Bytes to ask for.
+    pub(super) bytes: i32,
+    pub(super) busy: bool,
+    pub(super) log: Option<Log>,
+    pub(super) waker: Option<Waker>,
+    pub(super) failed: Option<Fault>,
+    /// The topic has been unknown since then.
+    pub(super) unknown_since: Option<Instant>,
+    /// The broker says that `next` is outside of the log.
+    pub(super) outside: bool,
+}
+
+pub(super) struct State {
+    pub(super) lanes: Vec<Lane>,
+    pub(super) brokers: BTreeMap<i32, Address>,
+    /// Brokers that have threads.
+    pub(super) threads: BTreeSet<i32>,
+    /// The partitions that there are, as far as the keeper has seen.
+    pub(super) seen: BTreeSet<Partition>,
+    pub(super) commit: Option<BTreeMap<Partition, i64>>,
+    /// A fault since, and whether it has been told.
+    pub(super) trouble: Option<(Instant, String, bool)>,
+    pub(super) news: VecDeque<String>,
+    pub(super) stop: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    pub(super) changed: Condvar,
+    pub(super) settings: FetchSettings,
+    pub(super) servers: String,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        longest: Duration,
+    ) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, longest);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+pub(super) fn wake_all(state: &mut State) {
+    state.lanes.iter_mut().filter_map(|lane| lane.waker.take()).for_each(Waker::wake);
+}
+
+/// Tells a fault once it has lasted, and its end.
+pub(super) fn note_trouble(shared: &Shared, fault: Option<&Fault>) {
+    let mut state = shared.lock();
+    match fault {
+        None => {
+            if let Some((since, _, true)) = state.trouble.take() {
+                let seconds = since.elapsed().as_secs();
+                let text = format!("kafka {}: reads again, after {seconds} s", shared.servers);
+                state.news.push_back(text);
+                wake_all(&mut state);
+            }
+        }
+        Some(fault) => {
+            let text = fault.text();
+            let (since, last, told) =
+                state.trouble.take().unwrap_or_else(|| (Instant::now(), text.clone(), false));
+            let tells = !told && since.elapsed() >= TOLD_AFTER;
+            state.trouble = Some((since, last, told || tells));
+            if tells {
+                state.news.push_back(format!("kafka: {text}; tries again until it is there"));
+                wake_all(&mut state);
+            }
+        }
+    }
+}

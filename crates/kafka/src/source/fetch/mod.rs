@@ -1,0 +1,172 @@
+//! Fetching: threads that keep a few batches of each partition ready.
+//!
+//! Each broker that leads partitions has a thread. The thread asks for the next batches of all
+//! partitions that have room, and fills their queues. One more thread, the *keeper*, asks which
+//! broker leads what, looks for new partitions, and commits offsets. Splits only take from queues,
+//! and never wait.
+
+mod aborted;
+mod broker;
+mod faults;
+mod keeper;
+mod lanes;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::Waker;
+use std::thread;
+
+use uuid::Uuid;
+
+pub(super) use self::faults::{is_other, made_again, out_of_range};
+use self::keeper::keep;
+pub(super) use self::lanes::{Fetched, Log, Ready};
+use self::lanes::{Lane, Shared, State};
+use super::options::FetchSettings;
+use crate::client::cluster::Partition;
+use crate::client::fault::Fault;
+
+/// The partitions of a table that one process reads.
+pub(super) struct Fetcher(Arc<Shared>);
+
+/// A partition to be fetched.
+pub(in crate::source) struct Start {
+    pub(in crate::source) partition: Partition,
+    pub(in crate::source) topic_id: Uuid,
+    pub(in crate::source) offset: i64,
+    pub(in crate::source) epoch: i32,
+    pub(in crate::source) until: i64,
+}
+
+impl Fetcher {
+    /// Begins to fetch nothing: each partition from when its split first asks.
+    pub(super) fn start(settings: FetchSettings, seen: BTreeSet<Partition>) -> Fetcher {
+        let servers = settings.client.shown();
+        let state = State {
+            lanes: Vec::new(),
+            brokers: BTreeMap::new(),
+            threads: BTreeSet::new(),
+            seen,
+            commit: None,
+            trouble: None,
+            news: VecDeque::new(),
+            stop: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            settings,
+            servers,
+        });
+        let keeper = shared.clone();
+        let name = "kafka keeper".to_string();
+        if thread::Builder::new().name(name).spawn(move || keep(&keeper)).is_err() {
+            shared.lock().stop = true;
+        }
+        Fetcher(shared)
+    }
+
+    /// Adds partitions; returns the number of the first.
+    pub(super) fn add(&self, starts: Vec<Start>) -> usize {
+        let mut state = self.0.lock();
+        let first = state.lanes.len();
+        for start in starts {
+            state.seen.insert(start.partition.clone());
+            state.lanes.push(Lane {
+                partition: start.partition,
+                topic_id: start.topic_id,
+                leader: None,
+                wanted: false,
+                next: start.offset,
+                until: start.until,
+                epoch: start.epoch,
+                queue: VecDeque::new(),
+                queued_bytes: 0,
+                gap: false,
+                bytes: self.0.settings.partition_bytes,
+                busy: false,
+                log: None,
+                waker: None,
+                failed: None,
+                unknown_since: None,
+                outside: false,
+            });
+        }
+        first
+    }
+
+    /// Takes batches of a lane: about so many bytes or records, at least one batch.
+    pub(super) fn take(
+        &self,
+        lane: usize,
+        bytes: usize,
+        records: usize,
+        waker: &Waker,
+    ) -> Result<Ready, Fault> {
+        let mut state = self.0.lock();
+        let stopped = state.stop;
+        let lane = &mut state.lanes[lane];
+        if !lane.wanted {
+            lane.wanted = true;
+            self.0.changed.notify_all();
+        }
+        let (mut taken, mut taken_bytes, mut taken_records) = (Vec::new(), 0, 0);
+        while let Some(front) = lane.queue.front() {
+            let (of, count) = (front.head.bytes, front.head.records.max(0) as usize);
+            let full = taken_bytes + of > bytes || taken_records + count > records;
+            if full && !taken.is_empty() {
+                break;
+            }
+            taken_bytes += of;
+            taken_records += count;
+            taken.extend(lane.queue.pop_front());
+        }
+        if !taken.is_empty() {
+            lane.queued_bytes -= taken_bytes;
+            self.0.changed.notify_all();
+            return Ok(Ready::Batches(taken));
+        }
+        if std::mem::take(&mut lane.gap) {
+            return Ok(Ready::Nothing(lane.next));
+        }
+        if let Some(fault) = &lane.failed {
+            return Err(fault.clone());
+        }
+        if stopped {
+            return Err(Fault::internal("the threads that fetch have stopped".into()));
+        }
+        lane.waker = Some(waker.clone());
+        Ok(Ready::Later)
+    }
+
+    /// The log of a lane's partition, if a broker has told it.
+    pub(super) fn log(&self, lane: usize) -> Option<Log> {
+        self.0.lock().lanes[lane].log
+    }
+
+    /// Whether all of the partition has been taken, as far as brokers have told.
+    pub(super) fn caught_up(&self, lane: usize) -> bool {
+        let state = self.0.lock();
+        let lane = &state.lanes[lane];
+        let is_asked = lane.leader.is_some();
+        is_asked && lane.queue.is_empty() && lane.log.is_some_and(|log| lane.next >= log.end)
+    }
+
+    pub(super) fn news(&self) -> Option<String> {
+        self.0.lock().news.pop_front()
+    }
+
+    /// Has offsets committed to the group, if there is a group.
+    pub(super) fn commit(&self, offsets: BTreeMap<Partition, i64>) {
+        let mut state = self.0.lock();
+        state.commit.get_or_insert_default().extend(offsets);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for Fetcher {
+    fn drop(&mut self) {
+        self.0.lock().stop = true;
+        self.0.changed.notify_all();
+    }
+}
