@@ -3,13 +3,12 @@
 use std::fmt;
 
 use arrow::array::temporal_conversions::timestamp_us_to_datetime;
-use millstream_contract::wording::grouped;
+use millstream_contract::wording::{bytes, grouped};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Doing, Input, Obstacle, OpenWindow, Phase, Snapshot, Split, StageStatus, share_read, split_name,
 };
-use crate::program::wording::bytes;
 
 /// Number of splits that are named separately.
 const NAMED_MAX: usize = 3;
