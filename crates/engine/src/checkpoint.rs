@@ -223,6 +223,22 @@ pub struct CheckpointStatus {
     pub duration_us: u64,
     /// For how long the checkpoint has been in the making that is being made now.
     pub taking_us: Option<u64>,
+    /// Its present step.
+    #[serde(default)]
+    pub awaits: Option<Awaited>,
     /// Why the last one could not be written, if it could not.
     pub error: Option<String>,
+}
+
+/// A step for which a checkpoint waits while it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Awaited {
+    /// Workers of these processes end what they have begun; without processes, rows are on their
+    /// way to outputs.
+    Stop(Vec<usize>),
+    /// These processes write their state.
+    Write(Vec<usize>),
+    /// The last file is written, and rows become visible.
+    Publish,
 }
