@@ -13,6 +13,7 @@ use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::{JobMarks, SideFiles};
 use crate::totals::Totals;
+use millstream_operators::env::Simulated;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 use millstream_operators::windowing::Windowing;
@@ -99,6 +100,17 @@ pub struct Resume {
     pub lookups: BTreeMap<String, SideFiles>,
     /// Counts of the job so far.
     pub totals: Totals,
+}
+
+impl Resume {
+    /// The surroundings of a simulated run. Where an earlier one stood, the clock may have jumped
+    /// since then.
+    pub(crate) fn simulated(&self, seed: u64, started_us: i64) -> Simulated {
+        match self.marks.is_empty() {
+            true => Simulated::new(seed, started_us),
+            false => Simulated::resumed(seed, started_us),
+        }
+    }
 }
 
 /// A cut that all workers have reached.

@@ -36,7 +36,7 @@ use crate::worker::Worker;
 use compile::Compiled;
 pub use identity::{Fit, StageIdentity, fits, gone, identities};
 use millstream_operators::budget::Budget;
-use millstream_operators::env::{Env, Simulated, Threads};
+use millstream_operators::env::{Env, Threads};
 use open::{Outputs, load_lookups, origins, remarks_of};
 
 /// A plan ready to run.
@@ -162,7 +162,7 @@ impl Job {
         let threads = Threads::new(settings.workers, Vec::new());
         let started_us = from.started_us.unwrap_or(threads.now_us());
         let env: Arc<dyn Env> = match settings.simulate {
-            Some(seed) => Arc::new(Simulated::new(seed, started_us)),
+            Some(seed) => Arc::new(from.simulated(seed, started_us)),
             None => Arc::new(threads),
         };
         let mut plan = plan.clone();
