@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_contract::plan::Layout;
 use millstream_contract::settings::is_bucket;
-use millstream_contract::wording::{counted, grouped, plural};
+use millstream_contract::wording::{bytes, counted, grouped, plural};
 use millstream_contract::{Error, Result};
 use millstream_engine::{Fit, Resume, StageIdentity, Totals, fits, gone, identities};
 use millstream_store::{Checkpoints, LocalStore, Manifest, S3Store, Stage, Store};
@@ -370,13 +370,13 @@ fn resumed(manifest: &Manifest, began: Instant) -> Resumed {
     let (count, records) =
         splits.fold((0, 0), |(count, records), split| (count + 1, records + split.records));
     let (number, time) = (manifest.checkpoint, time_of_day(manifest.time_us));
-    let (bytes, splits) = (megabytes(manifest.bytes()), counted(count, "split"));
+    let (size, splits) = (bytes(manifest.bytes()), counted(count, "split"));
     let records = format!("{} {}", grouped(records), plural(records, "record"));
     let have = if records == "1 record" { "has" } else { "have" };
     Box::new(move || {
         let seconds = began.elapsed().as_secs_f64();
         format!(
-            "resumed from checkpoint {number} of {time} ({bytes} in {seconds:.2} s; {records} of \
+            "resumed from checkpoint {number} of {time} ({size} in {seconds:.2} s; {records} of \
              {splits} {have} been read)"
         )
     })
@@ -393,15 +393,6 @@ fn repeats(number: u64) -> String {
 fn time_of_day(us: i64) -> String {
     let second = us.div_euclid(1_000_000).rem_euclid(86_400);
     format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// Bytes for people.
-fn megabytes(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => counted(bytes, "byte"),
-        1_000..1_000_000 => format!("{} KB", bytes / 1_000),
-        _ => format!("{} MB", bytes / 1_000_000),
-    }
 }
 
 /// A text that is unique to this run.

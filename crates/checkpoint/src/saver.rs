@@ -13,7 +13,7 @@ use std::time::Instant;
 use millstream_contract::sink::Prepared;
 use millstream_contract::table::JobMarks;
 use millstream_contract::{Error, Result};
-use millstream_engine::observe::CheckpointStatus;
+use millstream_engine::observe::{Awaited, CheckpointStatus};
 use millstream_engine::{CutTaken, PartWritten, Stopper, add_marks};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
@@ -71,8 +71,10 @@ struct State {
     taking: bool,
     /// Of this cut: the state of workers.
     held: Vec<Held>,
-    /// The parts of the last cut with parts, of other processes, and its number.
-    parts: Vec<(u64, Part)>,
+    /// The parts of the last cut with parts, of other processes: its number, the process, the part.
+    parts: Vec<(u64, usize, Part)>,
+    /// How far the writing thread is with a cut.
+    writing: Option<Writing>,
     /// The job has ended, and no part comes any more.
     ended: bool,
     /// In a process that is not the first: its last part, which the first may not have.
@@ -80,6 +82,16 @@ struct State {
     /// The job, and what ends it when the next cut is written.
     stopper: Option<Stopper>,
     end: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// A cut that has been handed over.
+#[derive(Clone, Copy)]
+struct Writing {
+    number: u64,
+    others: usize,
+    /// The state of this process is written; the parts of all others have come.
+    is_written: bool,
+    has_parts: bool,
 }
 
 /// Report of another process at the end of a job.
@@ -105,6 +117,7 @@ impl Saver {
             taking: false,
             held: Vec::new(),
             parts: Vec::new(),
+            writing: None,
             ended: false,
             part: Ok(None),
             stopper: None,
@@ -189,7 +202,10 @@ impl Saver {
         for of_process in others {
             add_marks(&mut marks, of_process.marks)?;
             prepared.push(of_process.prepared);
-            let lost = of_process.part.filter(|part| !state.parts.contains(part));
+            let is_known = |(cut, part): &(u64, Part)| {
+                state.parts.iter().any(|(number, _, known)| number == cut && known == part)
+            };
+            let lost = of_process.part.filter(|part| !is_known(part));
             prepared.extend(lost.map(|(_, part)| part.prepared));
         }
         let number = state.next;
@@ -247,14 +263,33 @@ impl Shared {
     /// Waits for the parts of so many other processes; `None` of some if the job has ended before.
     fn parts(&self, cut: u64, others: usize) -> Vec<Option<Part>> {
         let of_cut = |state: &State| {
-            let of_cut = state.parts.iter().filter(|(number, _)| *number == cut);
-            of_cut.map(|(_, part)| Some(part.clone())).collect::<Vec<_>>()
+            let of_cut = state.parts.iter().filter(|(number, ..)| *number == cut);
+            of_cut.map(|(.., part)| Some(part.clone())).collect::<Vec<_>>()
         };
         let waits = |state: &mut State| !state.ended && of_cut(state).len() < others;
-        let state = self.changed.wait_while(self.lock(), waits);
-        let mut parts = of_cut(&state.unwrap_or_else(PoisonError::into_inner));
+        let mut state = self.lock();
+        state.writing.iter_mut().for_each(|writing| writing.is_written = true);
+        let state = self.changed.wait_while(state, waits);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.writing.iter_mut().for_each(|writing| writing.has_parts = true);
+        let mut parts = of_cut(&state);
         parts.resize(others, None);
         parts
+    }
+
+    /// The step for which the cut waits that has been handed over.
+    fn awaits(&self) -> Option<Awaited> {
+        let state = self.lock();
+        let Writing { number, others, is_written, has_parts } = state.writing?;
+        if has_parts {
+            return Some(Awaited::Publish);
+        }
+        let own = (!is_written).then_some(0);
+        let has_come = |process: &usize| {
+            state.parts.iter().any(|(cut, of, _)| (cut, of) == (&number, process))
+        };
+        let others = (1..=others).filter(|process| !has_come(process));
+        Some(Awaited::Write(own.into_iter().chain(others).collect()))
     }
 
     /// Does a piece of work, in the writing thread.
@@ -285,7 +320,7 @@ impl Shared {
     /// No cut is being taken any more.
     fn end_cut(&self, written: Result<()>) {
         let mut state = self.lock();
-        state.taking = false;
+        (state.taking, state.writing) = (false, None);
         state.held.clear();
         self.writer.report(|_, taking| *taking = None);
         let (stopper, end) = (state.stopper.clone(), state.end.take());
@@ -335,11 +370,11 @@ impl millstream_engine::Checkpoints for Saver {
         self.send(Work::Part { cut, held, prepared, written })
     }
 
-    fn part_written(&self, cut: u64, _process: usize, part: &[u8]) -> Result<()> {
+    fn part_written(&self, cut: u64, process: usize, part: &[u8]) -> Result<()> {
         let part = serde_json::from_slice(part).map_err(malformed)?;
         let mut state = self.shared.lock();
-        state.parts.retain(|(number, _)| *number == cut);
-        state.parts.push((cut, part));
+        state.parts.retain(|(number, ..)| *number == cut);
+        state.parts.push((cut, process, part));
         self.shared.changed.notify_all();
         Ok(())
     }
@@ -348,15 +383,18 @@ impl millstream_engine::Checkpoints for Saver {
         let mut state = self.shared.lock();
         let goes_on = state.end.is_none();
         let held = mem::take(&mut state.held);
+        let (number, others) = (cut.number, cut.others);
+        state.writing = Some(Writing { number, others, is_written: false, has_parts: false });
         drop(state);
         self.send(Work::Cut(Box::new(cut), held))?;
         Ok(goes_on)
     }
 
     fn status(&self) -> Option<CheckpointStatus> {
+        let awaits = self.shared.awaits();
         self.shared.writer.report(|status, taking| {
             let taking_us = taking.map(|since| since.elapsed().as_micros() as u64);
-            Some(CheckpointStatus { taking_us, ..status.clone() })
+            Some(CheckpointStatus { taking_us, awaits, ..status.clone() })
         })
     }
 

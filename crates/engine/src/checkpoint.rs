@@ -13,6 +13,7 @@ use crate::plan::Layout;
 use crate::sink::Prepared;
 use crate::table::{JobMarks, SideFiles};
 use crate::totals::Totals;
+use millstream_operators::env::Simulated;
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 use millstream_operators::windowing::Windowing;
@@ -99,6 +100,17 @@ pub struct Resume {
     pub lookups: BTreeMap<String, SideFiles>,
     /// Counts of the job so far.
     pub totals: Totals,
+}
+
+impl Resume {
+    /// The surroundings of a simulated run. Where an earlier one stood, the clock may have jumped
+    /// since then.
+    pub(crate) fn simulated(&self, seed: u64, started_us: i64) -> Simulated {
+        match self.marks.is_empty() {
+            true => Simulated::new(seed, started_us),
+            false => Simulated::resumed(seed, started_us),
+        }
+    }
 }
 
 /// A cut that all workers have reached.
@@ -223,6 +235,22 @@ pub struct CheckpointStatus {
     pub duration_us: u64,
     /// For how long the checkpoint has been in the making that is being made now.
     pub taking_us: Option<u64>,
+    /// Its present step.
+    #[serde(default)]
+    pub awaits: Option<Awaited>,
     /// Why the last one could not be written, if it could not.
     pub error: Option<String>,
+}
+
+/// A step for which a checkpoint waits while it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Awaited {
+    /// Workers of these processes end what they have begun; without processes, rows are on their
+    /// way to outputs.
+    Stop(Vec<usize>),
+    /// These processes write their state.
+    Write(Vec<usize>),
+    /// The last file is written, and rows become visible.
+    Publish,
 }

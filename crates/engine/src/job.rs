@@ -36,7 +36,7 @@ use crate::worker::Worker;
 use compile::Compiled;
 pub use identity::{Fit, StageIdentity, fits, gone, identities};
 use millstream_operators::budget::Budget;
-use millstream_operators::env::{Env, Simulated, Threads};
+use millstream_operators::env::{Env, Threads};
 use open::{Outputs, load_lookups, origins, remarks_of};
 
 /// A plan ready to run.
@@ -162,7 +162,7 @@ impl Job {
         let threads = Threads::new(settings.workers, Vec::new());
         let started_us = from.started_us.unwrap_or(threads.now_us());
         let env: Arc<dyn Env> = match settings.simulate {
-            Some(seed) => Arc::new(Simulated::new(seed, started_us)),
+            Some(seed) => Arc::new(from.simulated(seed, started_us)),
             None => Arc::new(threads),
         };
         let mut plan = plan.clone();
@@ -240,8 +240,7 @@ impl Job {
         mesh: Option<Mesh>,
     ) -> Result<Job> {
         let began_us = if from.started_us.is_some() { env.now_us() } else { started_us };
-        let settings = settings.clone();
-        let workers = settings.workers;
+        let (workers, settings) = (settings.workers, settings.clone());
         let compiled = Compiled::new(plan, &settings)?;
         if sinks.len() != plan.outputs.len() {
             return Err(Error::Internal("a job with more or fewer sinks than outputs".into()));
@@ -259,7 +258,8 @@ impl Job {
         let holders = compiled.holders.clone();
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
-        let mut remarks = load_lookups(&compiled, &settings, started_us, &budget, &from.lookups)?;
+        let starts_us = (started_us, began_us);
+        let mut remarks = load_lookups(&compiled, &settings, starts_us, &budget, &from.lookups)?;
         let saved = checkpoints.is_some();
         let origins = origins(plan, &compiled, &settings, place, started_us, from, saved)?;
         remarks.extend(remarks_of(&origins));

@@ -102,7 +102,7 @@ pub fn simulate_from(
     let start_us = from.started_us.unwrap_or(1_700_000_000_000_000);
     let mut plan = plan.clone();
     plan.lay_out(&from.layouts)?;
-    let env: Arc<Simulated> = Arc::new(Simulated::new(scenario.seed, start_us));
+    let env: Arc<Simulated> = Arc::new(from.simulated(scenario.seed, start_us));
     let sim = Sim::new(scenario.seed);
     let model = Model { latency: scenario.latency, ..Model::default() };
     let devices: Vec<SimDevice> = sinks.iter().map(|_| sim.node(model)).collect();

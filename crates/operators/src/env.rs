@@ -15,6 +15,8 @@ use millstream_state::near_cache_bytes;
 /// Bytes of a core's second-level cache in simulation, the same on every machine.
 pub(crate) const SIMULATED_NEAR_CACHE: usize = 2 << 20;
 
+const HOUR_MS: u64 = 3_600_000;
+
 /// Services that a job needs from the outside world.
 pub trait Env: Send + Sync + fmt::Debug {
     /// Microseconds since the epoch.
@@ -131,6 +133,18 @@ impl Simulated {
         Simulated { now_us: AtomicI64::new(start_us), random: AtomicU64::new(s | 1) }
     }
 
+    /// As [`Simulated::new`], for a run of a job that goes on: since the job's first start, at
+    /// `first_us`, the clock has been put back by up to an hour, or up to a day has passed.
+    pub fn resumed(seed: u64, first_us: i64) -> Simulated {
+        let simulated = Simulated::new(seed, first_us);
+        let ms = match simulated.below(3) {
+            0 => 0,
+            1 => -(simulated.below(HOUR_MS) as i64),
+            _ => simulated.below(24 * HOUR_MS) as i64,
+        };
+        Simulated { now_us: AtomicI64::new(first_us + ms * 1000), ..simulated }
+    }
+
     fn below(&self, bound: u64) -> u64 {
         let mut s = self.random.load(Ordering::Relaxed);
         s ^= s >> 12;
@@ -152,5 +166,23 @@ impl Env for Simulated {
     }
     fn pass_time(&self, until_us: i64) {
         self.now_us.fetch_max(until_us, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_finds_another_time() {
+        let (hour_us, first_us) = (HOUR_MS as i64 * 1000, 1_700_000_000_000_000);
+        let after = |seed| Simulated::resumed(seed, first_us).now_us() - first_us;
+        let all: Vec<i64> = (0..100).map(after).collect();
+        assert!(all.iter().all(|us| (-hour_us..24 * hour_us).contains(us)), "{all:?}");
+        let count = |is: fn(&i64) -> bool| all.iter().filter(|us| is(us)).count();
+        let found = [count(|us| *us < -60_000_000), count(|us| *us == 0), count(|us| *us > 0)];
+        assert!(found.iter().all(|count| *count > 10), "earlier, the same, later: {found:?}");
+        assert!(all.iter().any(|us| *us > 12 * hour_us), "{all:?}");
+        assert_eq!(all, (0..100).map(after).collect::<Vec<_>>(), "a seed tells all");
     }
 }

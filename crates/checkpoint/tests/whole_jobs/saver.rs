@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use millstream_contract::plan::Plan;
 use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_contract::table::JobMarks;
 use millstream_contract::{Result, Settings};
+use millstream_engine::observe::Awaited;
 use millstream_engine::{Checkpoints, CutTaken, Job, OutputMark, Resume, Stopper};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SavedBatch, SetAside};
@@ -86,46 +87,166 @@ fn saver(path: &Path, plan: &Plan, is_first: bool) -> Arc<Saver> {
     saver
 }
 
+/// The prepared rows of the last checkpoint in a directory, in order.
+fn prepared_in(path: &Path) -> Vec<String> {
+    let manifest = CheckpointDirectory::new(path).unwrap().get(None).unwrap();
+    let prepared = manifest.outputs.iter().flat_map(|output| &output.prepared);
+    let mut names: Vec<_> =
+        prepared.flat_map(|prepared| &prepared.sealed).map(|sealed| sealed.to.clone()).collect();
+    names.sort();
+    names
+}
+
+/// Another process's part of a cut, as the first process hears of it.
+fn part_of(other: &Saver, cut: u64) -> Vec<u8> {
+    let (writes, written) = channel();
+    let written_to = Box::new(move |part| writes.send(part).unwrap());
+    other.part(cut, vec![Prepares.prepare(cut).unwrap()], written_to).unwrap();
+    let part: Result<Vec<u8>> = written.recv().unwrap();
+    part.unwrap()
+}
+
+/// The first process's part of a cut with another process.
+fn taken(number: u64) -> CutTaken {
+    let (outputs, prepared) =
+        (vec![OutputMark::default()], vec![Prepares.prepare(number).unwrap()]);
+    CutTaken { number, outputs, prepared, others: 1, ..CutTaken::default() }
+}
+
+/// A plan without state.
+fn stateless() -> Plan {
+    prepared(passing(table(&[], &mut Random::new(1), 1), None))
+}
+
 /// A LIMIT may end a job after a process has prepared its rows for a cut, and before the first
 /// process has them. The end has them once.
 #[test]
 fn the_part_of_a_cut_that_nobody_has_taken_belongs_to_the_end() {
-    let plan = prepared(passing(table(&[], &mut Random::new(1), 1), None));
+    let plan = stateless();
     for comes in [true, false] {
         let path = directory("part");
         let (first, other) = (saver(&path, &plan, true), saver(&path, &plan, false));
-        let (writes, written) = channel();
-        let written_to = Box::new(move |part| writes.send(part).unwrap());
-        other.part(7, vec![Prepares.prepare(7).unwrap()], written_to).unwrap();
-        let part: Result<Vec<u8>> = written.recv().unwrap();
+        let part = part_of(&other, 7);
         if comes {
-            first.part_written(7, 1, &part.unwrap()).unwrap();
+            first.part_written(7, 1, &part).unwrap();
             first.given_up(7, 1);
         }
         first.ended(None);
         let end = other.part_of_end(JobMarks::new()).unwrap();
         first.end(JobMarks::new(), vec![end]).unwrap();
-        let manifest = CheckpointDirectory::new(&path).unwrap().get(None).unwrap();
-        let prepared = manifest.outputs.iter().flat_map(|output| &output.prepared);
-        let sealed = prepared.flat_map(|prepared| &prepared.sealed);
-        let mut names: Vec<_> = sealed.map(|sealed| sealed.to.as_str()).collect();
-        names.sort();
         let last = format!("interval {}", u64::MAX);
-        assert_eq!(names, ["interval 1", last.as_str(), "interval 7"], "{comes}");
+        assert_eq!(prepared_in(&path), ["interval 1", last.as_str(), "interval 7"], "{comes}");
     }
+}
+
+/// State that waits until it may be saved.
+struct Waits(Receiver<()>);
+
+impl SetAside for Waits {
+    fn save(&mut self, _: &mut SavePoint) -> Result<Option<SavedBatch>> {
+        self.0.recv().unwrap();
+        Ok(None)
+    }
+    fn copied_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A process whose part is still being written at the end waits for it, and reports it.
+#[test]
+fn a_part_that_is_being_written_at_the_end_is_reported() {
+    let (path, plan) = (directory("late-part"), stateless());
+    let (first, other) = (saver(&path, &plan, true), saver(&path, &plan, false));
+    let (lets, waits) = channel();
+    other.save(7, 1, 0, Box::new(Waits(waits)));
+    other.part(7, vec![Prepares.prepare(7).unwrap()], Box::new(|_| ())).unwrap();
+    let end = thread::scope(|scope| {
+        let end = scope.spawn(|| other.part_of_end(JobMarks::new()).unwrap());
+        thread::sleep(Duration::from_millis(50));
+        lets.send(()).unwrap();
+        end.join().unwrap()
+    });
+    first.ended(None);
+    first.end(JobMarks::new(), vec![end]).unwrap();
+    let last = format!("interval {}", u64::MAX);
+    assert_eq!(prepared_in(&path), ["interval 1", last.as_str(), "interval 7"]);
+}
+
+/// Rows that other processes have prepared for a cut that is given up are kept. No cut begins
+/// before they have come.
+#[test]
+fn a_cut_that_is_given_up_waits_for_rows() {
+    let (path, plan) = (directory("given-up"), stateless());
+    let (first, other) = (saver(&path, &plan, true), saver(&path, &plan, false));
+    let part = part_of(&other, 7);
+    first.given_up(7, 1);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| first.wait());
+        thread::sleep(Duration::from_millis(50));
+        let waits = !waiting.is_finished();
+        first.part_written(7, 1, &part).unwrap();
+        waiting.join().unwrap();
+        assert!(waits, "the next cut may begin");
+    });
+    first.ended(None);
+    first.end(JobMarks::new(), Vec::new()).unwrap();
+    assert_eq!(prepared_in(&path), ["interval 1", "interval 7"]);
+}
+
+/// The part of an earlier cut does not count for a later one.
+#[test]
+fn a_cut_waits_for_its_own_parts() {
+    let (path, plan) = (directory("own-part"), stateless());
+    let (first, other) = (saver(&path, &plan, true), saver(&path, &plan, false));
+    first.complete(taken(1)).unwrap();
+    first.part_written(1, 1, &part_of(&other, 1)).unwrap();
+    first.wait();
+    assert_eq!(first.status().unwrap().written, 1);
+    first.complete(taken(2)).unwrap();
+    let late = part_of(&other, 2);
+    // Its own state is written soon.
+    let (awaits, since) = (Some(Awaited::Write(vec![1])), Instant::now());
+    while first.status().unwrap().awaits != awaits {
+        assert!(since.elapsed() < Duration::from_secs(60), "{:?}", first.status());
+        thread::sleep(Duration::from_millis(1));
+    }
+    first.ended(None);
+    first.wait();
+    let status = first.status().unwrap();
+    assert_eq!((status.written, status.awaits), (1, None), "the part has not come");
+    drop(late);
+    assert_eq!(prepared_in(&path), ["interval 1", "interval 1"], "of both processes");
+}
+
+/// A process that cannot write its state makes a checkpoint fail. Its rows are part of the next
+/// one.
+#[test]
+fn a_part_without_state_does_not_count_but_for_its_rows() {
+    let (path, plan) = (directory("failed-part"), stateless());
+    let (first, other) = (saver(&path, &plan, true), saver(&path, &plan, false));
+    let mut failed: serde_json::Value = serde_json::from_slice(&part_of(&other, 1)).unwrap();
+    failed["files"] = serde_json::json!({ "Err": "state/a: no space is left" });
+    first.complete(taken(1)).unwrap();
+    first.part_written(1, 1, failed.to_string().as_bytes()).unwrap();
+    first.wait();
+    let status = first.status().unwrap();
+    assert_eq!((status.written, status.failed), (0, 1));
+    assert!(status.error.unwrap().contains("no space is left"));
+    first.complete(taken(2)).unwrap();
+    first.part_written(2, 1, &part_of(&other, 2)).unwrap();
+    first.wait();
+    let status = first.status().unwrap();
+    assert_eq!((status.written, status.failed, status.error), (1, 1, None));
+    assert_eq!(prepared_in(&path), ["interval 1", "interval 1", "interval 2", "interval 2"]);
 }
 
 /// A part that does not come holds the writing thread until the job has ended. The cut does not
 /// count, and its rows belong to the end.
 #[test]
 fn a_part_that_never_comes_holds_nobody() {
-    let path = directory("lost-part");
-    let plan = prepared(passing(table(&[], &mut Random::new(1), 1), None));
+    let (path, plan) = (directory("lost-part"), stateless());
     let first = saver(&path, &plan, true);
-    let outputs = vec![OutputMark::default()];
-    let prepared = vec![Prepares.prepare(7).unwrap()];
-    let cut = CutTaken { number: 7, outputs, prepared, others: 1, ..CutTaken::default() };
-    assert!(first.complete(cut).unwrap(), "the job goes on meanwhile");
+    assert!(first.complete(taken(7)).unwrap(), "the job goes on meanwhile");
     first.ended(None);
     first.end(JobMarks::new(), Vec::new()).unwrap();
     let directory = CheckpointDirectory::new(&path).unwrap();

@@ -27,6 +27,8 @@ const FIRST: Duration = Duration::from_millis(500);
 const RATE_OVER: Duration = Duration::from_secs(3);
 /// After so long without rows it says why, and again after twice as long.
 const SILENCE: Duration = Duration::from_secs(10);
+/// A checkpoint that has been in the making for so long is told.
+const LONG_CHECKPOINT_US: u64 = 10_000_000;
 
 /// Draws progress until it is dropped.
 pub(super) struct Line {
@@ -250,6 +252,8 @@ fn line(snapshot: &Snapshot, rates: Option<(u64, u64)>, columns: usize) -> Strin
         }
         if failing {
             parts.push((0, "no checkpoint can be written".to_string()));
+        } else if let Some(us) = status.taking_us.filter(|us| *us >= LONG_CHECKPOINT_US) {
+            parts.push((1, format!("a checkpoint takes {} so far", duration(us))));
         }
     }
     parts.push((8, format!("{} state", bytes(snapshot.memory.state_bytes))));
@@ -300,7 +304,7 @@ fn clock_text(us: i64, now_us: i64) -> String {
 #[cfg(test)]
 mod tests {
     use millstream::Extent;
-    use millstream::observe::{OpenWindow, Source, Split, StageStatus};
+    use millstream::observe::{CheckpointStatus, OpenWindow, Source, Split, StageStatus};
 
     use super::*;
 
@@ -351,6 +355,21 @@ mod tests {
             line(&late, None, 120),
             "at 2024-01-01 12:00:03 · 23 h 59 min ahead · 1.2k late · 3 open · 12 MB state"
         );
+    }
+
+    #[test]
+    fn a_checkpoint_that_takes_long_is_told() {
+        let mut long = snapshot(false);
+        let mut said = |us: i64| {
+            let last = Some((7, long.now_us - us));
+            let taking_us = Some(us as u64);
+            let status = CheckpointStatus { last, taking_us, ..CheckpointStatus::default() };
+            long.checkpoints = Some(status);
+            line(&long, None, 120)
+        };
+        assert!(said(9_000_000).contains("checkpoint 7 9.0 s ago · 12 MB state"));
+        let text = "checkpoint 7 11 s ago · a checkpoint takes 11 s so far · 12 MB state";
+        assert!(said(11_000_000).contains(text));
     }
 
     #[test]

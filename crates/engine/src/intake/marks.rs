@@ -58,9 +58,11 @@ fn gone(splits: &[Box<dyn Split>], from: Option<&SourceMarks>) -> Vec<Box<dyn Sp
 }
 
 /// Where each split of a source begins. A split that the earlier job did not have begins with the
-/// source's low watermark. The split's number is above all known numbers.
+/// source's low watermark, and with the latest time of the clock that the job has seen. The split's
+/// number is above all known numbers.
 fn of(splits: &[Box<dyn Split>], from: Option<SourceMarks>) -> Vec<SplitMark> {
     let known = from.iter().flat_map(|from| from.splits.values());
+    let clock_us = known.clone().map(|mark| mark.clock_us).max().unwrap_or(i64::MIN);
     let mut free = known.map(|mark| mark.number + 1).max().unwrap_or(0);
     let mut mark = |split: &dyn Split| {
         let known = from.as_ref().and_then(|from| from.splits.get(split.name()));
@@ -71,7 +73,7 @@ fn of(splits: &[Box<dyn Split>], from: Option<SourceMarks>) -> Vec<SplitMark> {
                 chunks: 0,
                 records: 0,
                 watermark_us: from.as_ref().map_or(BEGINNING, |from| from.low_us),
-                clock_us: i64::MIN,
+                clock_us,
                 number: free - 1,
                 ended: false,
             }

@@ -166,12 +166,14 @@ impl Intake {
         let sequence = s.read;
         s.wake_up(low);
         s.read += 1;
-        s.note_position(position, done);
         // Only now, as the watermark of a source of which the clock decides goes on until there is
         // something.
         let has_clock = self.sources[*source].preparer.has_clock();
-        let now = s.clock(if has_clock { self.env.now_us() } else { now });
-        (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
+        let came_us = if has_clock { self.env.now_us() } else { now };
+        let clock_us = s.clock(came_us);
+        s.note_position(position, done);
+        // Silence lasts as long as the present clock says, also if that has been put back.
+        (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, came_us, false);
         let Reading { process, processes, .. } = self.reading;
         if *by_chunk && sequence % processes as u64 != process as u64 {
             // It may have been prepared already.
@@ -180,7 +182,7 @@ impl Intake {
             return Ok(None);
         }
         self.settle(state, split)?;
-        Ok(Some((sequence, now)))
+        Ok(Some((sequence, clock_us)))
     }
 
     /// Decodes a chunk and completes it.

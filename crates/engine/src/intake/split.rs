@@ -135,6 +135,11 @@ impl SplitState {
         if self.outstanding() == 0 && !self.exhausted() {
             let now_us = self.clock(now_us);
             self.watermark = self.watermark.max(watermark(now_us));
+            // A job that goes on from behind the last chunk has the same time at least, as windows
+            // may fire meanwhile.
+            if let Some(mark) = self.marks.back_mut() {
+                (mark.watermark_us, mark.clock_us) = (self.watermark, self.clock_us);
+            }
         }
     }
 

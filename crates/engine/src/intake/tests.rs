@@ -495,4 +495,5 @@ fn a_split_that_has_been_looked_at_holds_the_low_watermark_where_it_begins() {
     assert_eq!((batch.split, batch.stamp, batch.holds), (1, BEGINNING, 400));
 }
 
+mod clock;
 mod positions;

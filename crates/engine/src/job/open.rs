@@ -92,17 +92,17 @@ fn new_source(later: &[usize], frontiers: &[i64]) -> Option<SourceMarks> {
 }
 
 /// Reads the side tables of all lookups. Returns remarks for the user, also on changes of files
-/// since an earlier job has read them (`before`).
+/// since an earlier job has read them (`before`). `starts_us`: of the job and of this run.
 pub(super) fn load_lookups(
     compiled: &Compiled,
     settings: &Settings,
-    start_time_us: i64,
+    starts_us: (i64, i64),
     budget: &Arc<Budget>,
     before: &BTreeMap<String, SideFiles>,
 ) -> Result<Vec<String>> {
     let mut remarks = Vec::new();
     for lookup in &compiled.edges.lookups {
-        remarks.extend(lookup.load(settings, start_time_us, budget)?);
+        remarks.extend(lookup.load(settings, starts_us, budget)?);
     }
     let now = compiled.edges.side_files();
     let of_both = before.iter().filter_map(|(name, files)| changed(name, files, now.get(name)?));

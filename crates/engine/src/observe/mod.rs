@@ -14,7 +14,7 @@ mod merged;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::checkpoint::CheckpointStatus;
+pub use crate::checkpoint::{Awaited, CheckpointStatus};
 
 use crate::table::Extent;
 use millstream_operators::event_time::{BEGINNING, END};

@@ -39,7 +39,7 @@ struct CutState {
     handed: bool,
     /// In the coordinator: the number of other processes, and their parts of the cut so far.
     others: usize,
-    parts: Vec<CutPart>,
+    parts: Vec<(usize, CutPart)>,
     /// By worker: nothing is left to do. In the coordinator: the number of other processes without
     /// work. Whether this process has reported the same of itself.
     over: Vec<bool>,
@@ -146,8 +146,21 @@ impl Cuts {
     }
 
     /// Notes the part of another process.
-    pub(super) fn note_part(&self, part: CutPart) {
-        self.lock().parts.push(part);
+    pub(super) fn note_part(&self, process: usize, part: CutPart) {
+        self.lock().parts.push((process, part));
+    }
+
+    /// In the coordinator, until a cut is handed over: the processes of which not all workers have
+    /// saved their state. `None` without a cut.
+    pub(super) fn awaited(&self) -> Option<Vec<usize>> {
+        let state = self.lock();
+        if !self.has_begun() || state.handed {
+            return None;
+        }
+        let own = (state.saved < state.workers).then_some(0);
+        let has_saved = |process: &usize| state.parts.iter().any(|(of, _)| of == process);
+        let others = (1..=state.others).filter(|process| !has_saved(process));
+        Some(own.into_iter().chain(others).collect())
     }
 
     /// True for one worker, which completes the cut of this number: when all workers have saved
@@ -168,7 +181,8 @@ impl Cuts {
 
     /// The parts of the other processes.
     pub(super) fn take_parts(&self) -> Vec<CutPart> {
-        std::mem::take(&mut self.lock().parts)
+        let parts = std::mem::take(&mut self.lock().parts);
+        parts.into_iter().map(|(_, part)| part).collect()
     }
 
     /// By stage: up to where all workers have fired. Leaders are at the same place, as all complete
@@ -259,5 +273,30 @@ impl Cuts {
         (state.saved, state.totals) = (0, Totals::default());
         (state.completes, state.handed) = (false, false);
         self.begun.store(false, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::JobMarks;
+
+    #[test]
+    fn a_cut_knows_the_processes_that_it_waits_for() {
+        let cuts = Cuts::new(0, 2, Place { process: 0, processes: 3 });
+        let part =
+            || CutPart { marks: JobMarks::new(), frontiers: Vec::new(), totals: Totals::default() };
+        assert_eq!(cuts.awaited(), None);
+        assert!(cuts.begin(Cut { number: 1, durable: 0 }));
+        assert_eq!(cuts.awaited(), Some(vec![0, 1, 2]));
+        cuts.note_saved(&Totals::default());
+        cuts.note_part(2, part());
+        assert_eq!(cuts.awaited(), Some(vec![0, 1]));
+        cuts.note_saved(&Totals::default());
+        assert_eq!(cuts.awaited(), Some(vec![1]));
+        cuts.note_part(1, part());
+        assert_eq!(cuts.awaited(), Some(vec![]));
+        cuts.note_handed();
+        assert_eq!(cuts.awaited(), None, "it waits for the store");
     }
 }

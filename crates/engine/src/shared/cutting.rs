@@ -92,7 +92,8 @@ impl Shared {
                 }
             }
             (Kind::Saved, true) if is_now => {
-                self.cuts.note_part(serde_json::from_slice(body).map_err(unreadable)?);
+                let part = serde_json::from_slice(body).map_err(unreadable)?;
+                self.cuts.note_part(process, part);
                 self.wake_all();
             }
             (Kind::PartSaved, true) => {

@@ -8,8 +8,8 @@ use super::Shared;
 use crate::edges::Root;
 use crate::gather::Gather;
 use crate::observe::{
-    Channel, Input, Memory, Need, OpenWindow, Output, Phase, Report, Snapshot, Source, StageReport,
-    StageStatus, time,
+    Awaited, Channel, CheckpointStatus, Input, Memory, Need, OpenWindow, Output, Phase, Report,
+    Snapshot, Source, StageReport, StageStatus, time,
 };
 use crate::stats::Stats;
 use millstream_operators::budget::Kind;
@@ -57,9 +57,18 @@ impl Shared {
             channels: self.observed_channels(),
             memory: self.observed_memory(),
             latency,
-            checkpoints: self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.status()),
+            checkpoints: self.observed_checkpoints(),
             stops: self.stops.observed(),
         }
+    }
+
+    /// The checkpoints. One that is made waits for workers before it waits for the store.
+    fn observed_checkpoints(&self) -> Option<CheckpointStatus> {
+        let mut status = self.checkpoints.as_ref()?.status()?;
+        if let Some(processes) = self.cuts.awaited().filter(|_| status.taking_us.is_some()) {
+            status.awaits = Some(Awaited::Stop(processes));
+        }
+        Some(status)
     }
 
     /// The sources, with the obstacle of each that no worker reads.

@@ -195,6 +195,56 @@ fn a_query_that_waits_for_a_slow_store_is_not_stuck() {
     same_rows(&kept.rows()[0], &expected, "the rows of the job");
 }
 
+/// A store behind whose first cut the job is to stop.
+#[derive(Debug, Default)]
+struct LastCut {
+    is_taken: AtomicBool,
+}
+
+impl Checkpoints for LastCut {
+    fn restore(&self, _: usize, _: usize, _: &mut dyn Operator) -> Result<()> {
+        Ok(())
+    }
+    fn save(&self, _: u64, _: usize, _: usize, _: Box<dyn SetAside>) {}
+    fn complete(&self, _: CutTaken) -> Result<bool> {
+        self.is_taken.store(true, Relaxed);
+        Ok(false)
+    }
+}
+
+/// At the last cut all workers stand until the job is stopped. No row behind it is computed.
+#[test]
+fn nobody_goes_on_behind_the_last_cut() {
+    let mut random = Random::new(1);
+    let data = records(&mut random, 2, 20_000, 20);
+    let look = Arc::new(Once { stopper: Mutex::default(), looks: AtomicU64::new(0) });
+    let plan = passing(table(&data, &mut random, 200), None);
+    let plan = read(plan, &(look.clone() as Arc<dyn Look>), &Resume::default(), (false, false));
+    let settings = Settings { workers: 2, ..Settings::default() };
+    let (store, kept) = (Arc::new(LastCut::default()), Arc::new(Kept::new(1)));
+    let sinks = sinks(&kept, &[RowOrder::Deterministic]);
+    let job = Job::resume(&plan, &settings, sinks, &Resume::default(), Some(store.clone()));
+    let job = job.unwrap();
+    let stopper = job.stopper();
+    *look.stopper.lock().unwrap() = Some(stopper.clone());
+    let begun = Instant::now();
+    let (rows, stood, result) = thread::scope(|scope| {
+        let running = scope.spawn(|| job.run().1);
+        while !store.is_taken.load(Relaxed) {
+            assert!(!running.is_finished() && begun.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(1));
+        }
+        let before = stopper.counters().rows;
+        thread::sleep(Duration::from_millis(100));
+        let (rows, stood) = ([before, stopper.counters().rows], !running.is_finished());
+        stopper.stop();
+        (rows, stood, running.join().unwrap())
+    });
+    *look.stopper.lock().unwrap() = None;
+    assert!(rows[0] > 0 && rows[0] == rows[1] && stood, "{rows:?}, {stood}");
+    assert!(matches!(result, Err(Error::Interrupted)), "{result:?}");
+}
+
 /// Near its limit of memory, a job with checkpoints needs little more than one without. Whoever
 /// lacks memory while tables are set aside waits until they are taken back.
 #[test]

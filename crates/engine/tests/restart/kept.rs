@@ -227,6 +227,26 @@ impl Kept {
         unknown.filter(|(of, _)| of.iter().any(|of| !of.sealed.is_empty())).count()
     }
 
+    /// The present cut will not be completed.
+    fn give_up(&self) {
+        self.given_up.fetch_add(1, Relaxed);
+        self.saving.lock().unwrap().clear();
+    }
+
+    /// How many other processes have a part of a cut, saved or not.
+    fn parts_of(&self, cut: u64) -> usize {
+        let to_write = self.writing_parts.lock().unwrap();
+        let to_write = to_write.values().flatten().filter(|part| part.cut == cut).count();
+        to_write + self.parts.lock().unwrap().keys().filter(|(of, _)| *of == cut).count()
+    }
+
+    /// How many parts the first process does not know of.
+    pub(crate) fn unknown(&self) -> usize {
+        let to_write: usize = self.writing_parts.lock().unwrap().values().map(Vec::len).sum();
+        let parts = self.parts.lock().unwrap();
+        to_write + parts.values().filter(|(_, is_known)| !is_known).count()
+    }
+
     /// Cuts that have been completed or given up.
     pub(crate) fn ended(&self) -> u64 {
         self.completed.load(Relaxed) + self.given_up.load(Relaxed)
@@ -398,10 +418,10 @@ impl Checkpoints for Part {
         Ok(true)
     }
 
-    fn given_up(&self, cut: u64, _others: usize) {
+    fn given_up(&self, cut: u64, others: usize) {
         assert_eq!((cut, self.process), (self.kept.begun.load(Relaxed), 0));
-        self.kept.given_up.fetch_add(1, Relaxed);
-        self.kept.saving.lock().unwrap().clear();
+        assert_eq!(others, self.kept.parts_of(cut), "processes with a part");
+        self.kept.give_up();
     }
 
     fn ended(&self, cut: Option<u64>) {
@@ -409,7 +429,7 @@ impl Checkpoints for Part {
         let begun = self.kept.begun.load(Relaxed);
         assert!(cut.is_none_or(|cut| cut == begun || self.process > 0 && cut < begun), "{begun}");
         match self.process {
-            0 if cut.is_some() => self.given_up(begun, 0),
+            0 if cut.is_some() => self.kept.give_up(),
             0 => {}
             // The thread that writes ends before the process does.
             process => self.kept.write_parts(process),

@@ -3,6 +3,7 @@
 //! Simulated; `MILLSTREAM_SEEDS` and `MILLSTREAM_SEED` as in the tests of equivalence.
 
 mod cases;
+mod clock;
 mod conserved;
 mod control;
 #[allow(dead_code, reason = "the operators' tests use all")]
@@ -29,6 +30,7 @@ use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::table::SourceMarks;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Checkpoints, Job, OutputMark, Resume, Stats, Totals, waiting_schema};
+use millstream_operators::env::{Env, Simulated};
 
 /// Sums over all seeds of what must have happened.
 #[derive(Debug, Default)]
@@ -42,6 +44,9 @@ struct Sums {
     packed: AtomicU64,
     gone: AtomicU64,
     failed: AtomicU64,
+    /// Jobs that went on with the clock put back, and hours later.
+    put_back: AtomicU64,
+    later: AtomicU64,
     /// Cuts that were written while workers waited, and that were taken before others were written.
     awaited: AtomicU64,
     overtaken: AtomicU64,
@@ -72,6 +77,18 @@ impl Sums {
         self.packed.fetch_add(packed.into(), Relaxed);
         let ended = from.marks.values().flat_map(|of| of.splits.values()).any(|mark| mark.ended);
         self.gone.fetch_add((goes && ended).into(), Relaxed);
+    }
+
+    /// Notes how the clock has jumped when a job of this seed goes on.
+    fn note_clock(&self, from: &Resume, seed: u64) {
+        let splits = from.marks.values().flat_map(|of| of.splits.values());
+        let Some((first_us, last_us)) = from.started_us.zip(splits.map(|of| of.clock_us).max())
+        else {
+            return;
+        };
+        let now_us = Simulated::resumed(seed, first_us).now_us();
+        self.put_back.fetch_add((now_us < last_us).into(), Relaxed);
+        self.later.fetch_add((now_us > last_us + 3_600_000_000).into(), Relaxed);
     }
 }
 
@@ -110,6 +127,57 @@ fn checkpoints(kept: &Arc<Kept>, process: usize) -> Arc<dyn Checkpoints> {
     Arc::new(Part { kept: kept.clone(), process })
 }
 
+/// A query that is run, stopped and resumed, and what its jobs share.
+struct Case<'s> {
+    what: String,
+    kept: Arc<Kept>,
+    plan: Plan,
+    lateness_ms: i64,
+    orders: Vec<RowOrder>,
+    sums: &'s Sums,
+}
+
+impl Case<'_> {
+    /// Runs jobs until one is not stopped. The counters of all, and how the last one has ended.
+    fn run(&self, random: &mut Random) -> (Stats, Result<Totals>) {
+        let Case { what, kept, lateness_ms, orders, sums, .. } = self;
+        let mut sum = Stats::default();
+        let mut stops = random.below(6);
+        let result = loop {
+            let next = random.below(1 << 30);
+            let looks_of_cut = random.pick(&[1, 3, 20, 100]);
+            let looks_of_stop = if stops > 0 { random.pick(&[5, 50]) } else { 0 };
+            let control = Control::new(kept, Random::new(next), [looks_of_cut, looks_of_stop]);
+            let from = kept.resume.lock().unwrap().clone();
+            // The first job numbers the splits.
+            let reversed = !from.marks.is_empty() && random.below(2) == 0;
+            let goes = random.below(2) == 0;
+            let plan = packed(self.plan.clone(), random.below(1 << 30));
+            let plan = control.read(&plan, &from, (reversed, goes));
+            let settings = drawn_settings(random, 4, *lateness_ms);
+            let settings = Settings { simulate: Some(next), ..settings };
+            sums.note_resumed(&from, &plan, goes);
+            sums.note_clock(&from, next);
+            kept.begin(Random::new(next));
+            let sinks = sinks(kept, orders);
+            let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(kept, 0)));
+            let job = job.unwrap_or_else(|e| panic!("{what}: {e}"));
+            let stopper = job.stopper();
+            let (stats, result) = control.run(job);
+            sum.add_process(&stats);
+            assert!(!stopper.cut(u64::MAX), "{what}: a cut of a job that has ended");
+            let begun = kept.begun.load(Relaxed);
+            assert_eq!(kept.ended(), begun, "{what}: cuts that nobody hears of");
+            match result {
+                Err(Error::Interrupted) => stops -= 1,
+                other => break other.map(|()| stats.totals()),
+            }
+        };
+        sums.add(kept);
+        (sum, result)
+    }
+}
+
 /// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
 fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Stats {
     let mut random = Random::new(seed);
@@ -122,39 +190,9 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
     let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic, RowOrder::Deterministic]);
     let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
     let counts = !has_limit(&plan);
-
-    let mut sum = Stats::default();
-    let mut stops = random.below(6);
-    let result = loop {
-        let next = random.below(1 << 30);
-        let looks_of_cut = random.pick(&[1, 3, 20, 100]);
-        let looks_of_stop = if stops > 0 { random.pick(&[5, 50]) } else { 0 };
-        let control = Control::new(&kept, Random::new(next), [looks_of_cut, looks_of_stop]);
-        let from = kept.resume.lock().unwrap().clone();
-        // The first job numbers the splits.
-        let reversed = !from.marks.is_empty() && random.below(2) == 0;
-        let goes = random.below(2) == 0;
-        let plan = packed(plan.clone(), random.below(1 << 30));
-        let plan = control.read(&plan, &from, (reversed, goes));
-        let settings = drawn_settings(&mut random, 4, lateness_ms);
-        let settings = Settings { simulate: Some(next), ..settings };
-        sums.note_resumed(&from, &plan, goes);
-        kept.begin(Random::new(next));
-        let sinks = sinks(&kept, &orders);
-        let job = Job::resume(&plan, &settings, sinks, &from, Some(checkpoints(&kept, 0)));
-        let job = job.unwrap_or_else(|e| panic!("{what}: {e}"));
-        let stopper = job.stopper();
-        let (stats, result) = control.run(job);
-        sum.add_process(&stats);
-        assert!(!stopper.cut(u64::MAX), "{what}: a cut of a job that has ended");
-        let begun = kept.begun.load(Relaxed);
-        assert_eq!(kept.ended(), begun, "{what}: cuts that nobody hears of");
-        match result {
-            Err(Error::Interrupted) => stops -= 1,
-            other => break other.map(|()| stats.totals()),
-        }
-    };
-    sums.add(&kept);
+    let case = Case { what, kept, plan, lateness_ms, orders, sums };
+    let (sum, result) = case.run(&mut random);
+    let Case { what, kept, orders, .. } = case;
     // A LIMIT may be content before.
     assert!(!counts || result.is_err() || kept.all_restored.load(Relaxed), "{what}: not restored");
     compare(&kept, (expected, result), counts, &orders, sums, &what);
@@ -211,6 +249,8 @@ fn simulated_jobs_go_on_from_their_last_cut() {
             ("parts of a LIMIT", count(&sums.limited)),
             ("other packings", count(&sums.packed)),
             ("splits that were gone", count(&sums.gone)),
+            ("clocks that were put back", count(&sums.put_back)),
+            ("clocks that were hours later", count(&sums.later)),
             ("merges", sum.merges),
         ],
     );

@@ -14,7 +14,7 @@ use super::conserved::Counting;
 use super::control::Control;
 use super::kept::Kept;
 use super::queries::{Query, has_limit};
-use super::{Sums, compare, uninterrupted};
+use super::{Case, Sums, compare, uninterrupted};
 use crate::support::*;
 
 /// What the job came to: `None` if it was stopped, or a process was killed.
@@ -34,26 +34,16 @@ fn ended(outcomes: Vec<Outcome>) -> Option<Result<Totals>> {
     errors.into_iter().next().map(Err)
 }
 
-/// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
-fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Stats {
-    let mut random = Random::new(seed);
-    let query = query(&mut random);
-    let what = format!("seed {seed}: {}\n{}", query.what, repeat(seed, "restart::processes"));
-    let kept = Arc::new(Kept::of(&query, &what));
-    let Query { plan, lateness_ms, .. } = query;
-    let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 3, lateness_ms) };
-    // Rows of sessions come in the order of slices, which a checkpoint keeps.
-    let packing = random.below(1 << 30);
-    let expected = uninterrupted(&packed(plan.clone(), packing), &settings);
-    let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic]);
-    let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
-    let counts = !has_limit(&plan);
+/// Runs jobs of any number of processes until one is neither stopped nor killed. The counters of
+/// all, and how the last one has ended. `packing`: as the first job packs windows.
+pub(super) fn run(case: &Case<'_>, packing: u64, random: &mut Random) -> (Stats, Result<Totals>) {
+    let Case { what, kept, lateness_ms, orders, sums, .. } = case;
     let (mut sum, mut stops) = (Stats::default(), random.below(6));
     let result = loop {
         let (next, processes) = (random.below(1 << 30), 1 + random.below(3) as usize);
         let looks_of_cut = random.pick(&[1, 3, 20, 100]);
         let looks_of_stop = if stops > 0 { random.pick(&[5, 50, 0]) } else { 0 };
-        let control = Control::new(&kept, Random::new(next), [looks_of_cut, looks_of_stop]);
+        let control = Control::new(kept, Random::new(next), [looks_of_cut, looks_of_stop]);
         let mut scenario = Scenario::from_seed(next, processes);
         if stops > 0 && looks_of_stop == 0 {
             let step = random.pick(&[300, 3000]) + random.below(1000);
@@ -63,11 +53,12 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
         let reversed = !from.marks.is_empty() && random.below(2) == 0;
         let goes = random.below(2) == 0;
         let other = random.below(1 << 30);
-        let plan = packed(plan.clone(), if from.layouts.is_empty() { packing } else { other });
+        let plan = packed(case.plan.clone(), if from.layouts.is_empty() { packing } else { other });
         let plan = control.read(&plan, &from, (reversed, goes));
-        let settings = drawn_settings(&mut random, 3, lateness_ms);
+        let settings = drawn_settings(random, 3, *lateness_ms);
         sums.note_resumed(&from, &plan, goes);
-        kept.begin(Random::new(seed ^ random.below(1 << 30)));
+        sums.note_clock(&from, next);
+        kept.begin(Random::new(next ^ random.below(1 << 30)));
         let outputs = (&orders[..], random.below(2) == 0);
         let outcomes = control.run_processes(&plan, &settings, outputs, &scenario, &from);
         let outcomes = outcomes.unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -83,8 +74,31 @@ fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Sta
             None => stops = stops.saturating_sub(1),
         }
     };
-    sums.add(&kept);
-    assert!(!counts || result.is_err() || kept.all_restored.load(Relaxed), "{what}: not restored");
+    sums.add(kept);
+    (sum, result)
+}
+
+/// One seed's jobs: the same query is run, stopped, and resumed, until it ends.
+fn simulate(seed: u64, query: impl Fn(&mut Random) -> Query, sums: &Sums) -> Stats {
+    let mut random = Random::new(seed);
+    let query = query(&mut random);
+    let what = format!("seed {seed}: {}\n{}", query.what, repeat(seed, "restart::processes"));
+    let kept = Arc::new(Kept::of(&query, &what));
+    let Query { plan, lateness_ms, .. } = query;
+    let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 3, lateness_ms) };
+    // Rows of sessions come in the order of slices, which a checkpoint keeps.
+    let packing = random.below(1 << 30);
+    let expected = uninterrupted(&packed(plan.clone(), packing), &settings);
+    let any = |_| random.pick(&[RowOrder::Any, RowOrder::Deterministic]);
+    let orders: Vec<RowOrder> = plan.outputs.iter().map(any).collect();
+    let counts = !has_limit(&plan);
+    let case = Case { what, kept, plan, lateness_ms, orders, sums };
+    let (sum, result) = run(&case, packing, &mut random);
+    let Case { what, kept, orders, .. } = case;
+    if counts && result.is_ok() {
+        assert!(kept.all_restored.load(Relaxed), "{what}: not restored");
+        assert_eq!(kept.unknown(), 0, "{what}: processes that ended before their part was written");
+    }
     compare(&kept, (expected, result), counts, &orders, sums, &what);
     sum
 }
@@ -108,6 +122,8 @@ fn simulated_processes_go_on_from_their_last_cut() {
             ("rows that waited for the end", count(&sums.waited[2])),
             ("parts of a LIMIT", count(&sums.limited)),
             ("splits that were gone", count(&sums.gone)),
+            ("clocks that were put back", count(&sums.put_back)),
+            ("clocks that were hours later", count(&sums.later)),
             ("rows sent to other processes", sum.rows_sent),
         ],
     );

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use arrow::array::temporal_conversions::timestamp_us_to_datetime;
-use millstream_contract::wording::grouped;
+use millstream_contract::wording::{bytes, grouped};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Doing, Input, Obstacle, OpenWindow, Phase, Snapshot, Split, StageStatus, share_read, split_name,
+    Awaited, Doing, Input, Obstacle, OpenWindow, Phase, Snapshot, Split, StageStatus, share_read,
+    split_name,
 };
-use crate::program::wording::bytes;
 
 /// Number of splits that are named separately.
 const NAMED_MAX: usize = 3;
@@ -121,12 +121,34 @@ fn checkpoint(snapshot: &Snapshot) -> Option<Reason> {
         });
     }
     let us = status.taking_us.filter(|us| *us >= LONG_STEP_US)?;
-    let what = format!(
-        "a checkpoint has been in the making for {}: workers end what they have begun, or write \
-         their state",
-        duration(us)
-    );
+    let waits = status.awaits.as_ref().map_or(String::new(), |awaits| awaited(snapshot, awaits));
+    let what = format!("a checkpoint has been in the making for {}{waits}", duration(us));
     Some(Reason { what, help: None, wrong: us >= OVERDUE_US })
+}
+
+/// The step for which a checkpoint waits, behind a colon.
+fn awaited(snapshot: &Snapshot, awaits: &Awaited) -> String {
+    let several = snapshot.workers.iter().any(|worker| worker.process > 0);
+    let of = |processes: &[usize]| {
+        let numbers: Vec<String> = processes.iter().map(usize::to_string).collect();
+        match &numbers[..] {
+            [one] if several => format!(" of process {one}"),
+            [before @ .., last] if several => {
+                format!(" of processes {} and {last}", before.join(", "))
+            }
+            _ => String::new(),
+        }
+    };
+    match awaits {
+        Awaited::Stop(processes) if processes.is_empty() => {
+            ": rows from before it are on their way to outputs".into()
+        }
+        Awaited::Stop(processes) => {
+            format!(": workers{} end what they have begun", of(processes))
+        }
+        Awaited::Write(processes) => format!(": state{} is being written", of(processes)),
+        Awaited::Publish => ": its last file is being written, and rows become visible".into(),
+    }
 }
 
 /// A record has taken the watermark ahead of the clock, and those behind it are late.

@@ -3,10 +3,8 @@
 use std::fmt::Write;
 
 use millstream_contract::plan::{Input, Plan};
-use millstream_contract::wording::{counted, grouped};
+use millstream_contract::wording::{bytes, counted, grouped};
 use millstream_engine::{ModeStats, SourceStats, StageStats, Stats};
-
-use crate::program::wording::bytes;
 
 /// The plan's text (that of `EXPLAIN`, without the layout of state) with the rows that each of its
 /// parts took or gave, and the times of the run. Lines that begin with `=` were measured.

@@ -10,7 +10,6 @@ mod counters;
 pub(crate) mod planned;
 pub mod saved;
 pub mod script;
-pub(crate) mod wording;
 
 pub use millstream_connect::{AwaitedPipe, awaited_pipes, give_up_pipes};
 pub use millstream_contract::calendar::civil_from_days;
@@ -18,7 +17,7 @@ pub use millstream_contract::declaration;
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{SETTINGS, closest, is_url};
 pub use millstream_contract::sink::{mark_all, publish_all};
-pub use millstream_contract::wording::{counted, grouped, harmless, plural};
+pub use millstream_contract::wording::{bytes, counted, grouped, harmless, plural, short};
 pub use millstream_engine::{Job, Stopper, on_refused_memory};
 pub use millstream_sql::{Statement, parse_script};
 
@@ -28,4 +27,3 @@ pub use check::{Checked, check};
 pub use control::SessionControl;
 pub use counters::counters;
 pub use planned::{Executed, Planned};
-pub use wording::{bytes, short};

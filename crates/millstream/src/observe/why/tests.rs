@@ -1,4 +1,4 @@
-use super::super::{Need, Output, Source, WorkerStatus};
+use super::super::{CheckpointStatus, Need, Output, Source, WorkerStatus};
 use super::*;
 use crate::Extent;
 
@@ -201,4 +201,37 @@ fn times_are_short() {
     let all = [850_000, 1_230_000, 12_300_000, 245_000_000, 11_220_000_000, 190_800_000_000];
     let texts = all.map(duration);
     assert_eq!(texts, ["850 ms", "1.2 s", "12 s", "4 min 5 s", "3 h 7 min", "2 d 5 h"]);
+}
+
+/// A checkpoint that takes long says what it waits for, and in which processes.
+#[test]
+fn a_checkpoint_that_takes_long_says_what_it_waits_for() {
+    let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 0)]);
+    let mut said = |awaits: Option<Awaited>, s: u64, processes: usize| {
+        let worker = |process| WorkerStatus { process, ..WorkerStatus::default() };
+        snapshot.workers = (0..processes).map(worker).collect();
+        let taking_us = Some(s * S as u64);
+        let status = CheckpointStatus { taking_us, awaits, ..CheckpointStatus::default() };
+        snapshot.checkpoints = Some(status);
+        let reason = why(&snapshot).remove(0);
+        (
+            reason.what.split_once(": ").map_or(String::new(), |(_, waits)| waits.into()),
+            reason.wrong,
+        )
+    };
+    let stop = |processes: &[usize]| Some(Awaited::Stop(processes.to_vec()));
+    let write = |processes: &[usize]| Some(Awaited::Write(processes.to_vec()));
+    assert_eq!(said(stop(&[0]), 2, 1), ("workers end what they have begun".into(), false));
+    assert_eq!(
+        said(stop(&[2]), 20, 3),
+        ("workers of process 2 end what they have begun".into(), true)
+    );
+    assert_eq!(said(stop(&[]), 2, 3).0, "rows from before it are on their way to outputs");
+    assert_eq!(said(write(&[0]), 2, 1).0, "state is being written");
+    assert_eq!(said(write(&[0, 1, 3]), 2, 4).0, "state of processes 0, 1 and 3 is being written");
+    assert_eq!(
+        said(Some(Awaited::Publish), 2, 1).0,
+        "its last file is being written, and rows become visible"
+    );
+    assert!(!said(write(&[0]), 0, 1).0.contains("state"), "not yet");
 }

@@ -51,14 +51,15 @@ impl Lookup {
         &self.body.name
     }
 
-    /// Reads the side table, at the start of a job. Returns notices for the user.
+    /// Reads the side table, at the start of a run: when the job was first started, and when the
+    /// run was. Returns notices for the user.
     pub fn load(
         &self,
         settings: &Settings,
-        start_us: i64,
+        starts_us: (i64, i64),
         budget: &Arc<Budget>,
     ) -> Result<Vec<String>> {
-        self.side.load(&self.keys, settings, start_us, budget)
+        self.side.load(&self.keys, settings, starts_us, budget)
     }
 
     /// The files of the side table as they were read last: none before [`Lookup::load`], nor of a

@@ -86,12 +86,12 @@ impl LookupSide {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the first version.
+    /// Reads the first version, at `now_us`.
     pub(super) fn load(
         &self,
         keys: &Keys,
         settings: &Settings,
-        start_us: i64,
+        (start_us, now_us): (i64, i64),
         budget: &Arc<Budget>,
     ) -> Result<Vec<String>> {
         let options = OpenOptions {
@@ -104,7 +104,7 @@ impl LookupSide {
         self.set(read.index);
         let interval_us = settings.lookup_reload_us;
         if interval_us > 0 {
-            self.look_at_us.store(start_us.saturating_add(interval_us), Relaxed);
+            self.look_at_us.store(now_us.saturating_add(interval_us), Relaxed);
         }
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let (budget, splits) = (budget.clone(), known.clone().unwrap_or_default());

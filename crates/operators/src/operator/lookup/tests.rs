@@ -1,5 +1,7 @@
 //! Against plain loops, with keys of several types, and pieces that end anywhere.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use millstream_contract::expr::Evaluate;
@@ -13,7 +15,7 @@ use crate::operator::unnest::PIECE_ROWS;
 use crate::plan::Key;
 use crate::plan::{Project, Source};
 use crate::support::{Memory, Random};
-use crate::table::Sharing;
+use crate::table::{OpenOptions, Sharing, Split, SplitSpec, Table};
 
 /// Whether the number of a pair's row is less than that of the match.
 #[derive(Debug)]
@@ -76,6 +78,11 @@ struct How {
 }
 
 fn lookup(how: How) -> Lookup {
+    let (schema, splits, sharing) = (Data::schema(), vec![], Sharing::Whole);
+    lookup_in(how, Arc::new(Memory { schema, splits, sharing }))
+}
+
+fn lookup_in(how: How, table: Arc<dyn Table>) -> Lookup {
     let schema = Data::schema();
     let key = |column: &usize| {
         let data_type = schema.field(*column).data_type().clone();
@@ -90,11 +97,7 @@ fn lookup(how: How) -> Lookup {
         name: "side".into(),
         side: Source {
             name: "side".into(),
-            table: Arc::new(Memory {
-                schema: schema.clone(),
-                splits: vec![],
-                sharing: Sharing::Whole,
-            }),
+            table,
             projection: vec![0, 1, 2],
             derived: vec![],
             schema: schema.clone(),
@@ -203,4 +206,45 @@ fn rows_of_one_record_stay_together() {
     assert_eq!(begins[0], (Some(0), false));
     assert!(begins[1..].iter().all(|(first, c)| first.is_none() || *c), "{begins:?}");
     assert!(begins.contains(&(Some(1), true)), "{begins:?}");
+}
+
+/// A table without rows that counts the looks at its files.
+#[derive(Debug, Default)]
+struct LookedAt(AtomicUsize);
+
+impl Table for LookedAt {
+    fn schema(&self) -> SchemaRef {
+        Data::schema()
+    }
+    fn bounded(&self) -> bool {
+        true
+    }
+    fn open(&self, _: &[usize], _: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        Ok(Vec::new())
+    }
+    fn describe(&self, _: &[usize]) -> String {
+        "nothing".into()
+    }
+    fn splits(&self) -> Result<Vec<SplitSpec>> {
+        self.0.fetch_add(1, Relaxed);
+        Ok(Vec::new())
+    }
+}
+
+/// A run looks for changes an interval after its own begin, also if the clock has been put back
+/// since the job was first started.
+#[test]
+fn a_run_after_a_clock_was_put_back_looks_for_changes() {
+    let table = Arc::new(LookedAt::default());
+    let how = How { keys: &[0], nulls_are_equal: false, outer: false, asks: false };
+    let lookup = lookup_in(how, table.clone());
+    let budget = Arc::new(Budget::new(1 << 30, 1, vec![crate::budget::Holder::any()], 100));
+    let settings = Settings { lookup_reload_us: 100, ..Settings::default() };
+    lookup.load(&settings, (5_000, 1_000), &budget).unwrap();
+    let looks = |now_us: i64| {
+        let before = table.0.load(Relaxed);
+        lookup.refresh(now_us, &|line| panic!("{line}"));
+        table.0.load(Relaxed) > before
+    };
+    assert_eq!([1_099, 1_100, 1_199, 1_200].map(looks), [false, true, false, true]);
 }
