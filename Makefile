@@ -122,7 +122,7 @@ demo-restart: build
 
 demo-kafka: build
 	@.ci/setup python kafka
-	$(PYTHON) examples/kafka/demo.py
+	$(PYTHON) examples/kafka/demo.py target/release/millstream
 
 fuzz: .venv/ready
 	@.ci/setup cc rust

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "tests"))
 import broker as kafka  # noqa: E402
 
-PROGRAM = HERE.parent.parent / "target" / "release" / "millstream"
+PROGRAM = sys.argv[1] if len(sys.argv) > 1 else HERE.parent.parent / "target" / "release" / "millstream"
 SECONDS, PER_SECOND = 16, 2_000
 PAGES = ("/home", "/cart", "/search")
 
