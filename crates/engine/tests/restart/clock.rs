@@ -94,7 +94,7 @@ fn check(seeds: u64, sums: &Sums, stats: &Stats) {
 fn simulated_windows_by_the_clock_go_on_after_a_jump() {
     let sums = Sums::default();
     let run = |case: &Case<'_>, random: &mut Random| case.run(random);
-    let (seeds, stats) = run_seeds(200, |seed| simulate(seed, &sums, run));
+    let (seeds, stats) = run_seeds(100, |seed| simulate(seed, &sums, run));
     check(seeds, &sums, &stats);
 }
 
@@ -105,6 +105,6 @@ fn simulated_processes_with_windows_by_the_clock_go_on_after_a_jump() {
         let packing = random.below(1 << 30);
         processes::run(case, packing, random)
     };
-    let (seeds, stats) = run_seeds(100, |seed| simulate(seed, &sums, run));
+    let (seeds, stats) = run_seeds(30, |seed| simulate(seed, &sums, run));
     check(seeds, &sums, &stats);
 }

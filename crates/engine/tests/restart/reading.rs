@@ -64,6 +64,10 @@ struct ReadingSplit {
     skips: u64,
     next: u64,
     control: Arc<dyn Look>,
+    /// When the first job was started, and how much later the first look was: whatever the clock of
+    /// the job, records come at the same pace in each run.
+    started_us: i64,
+    later_us: Option<i64>,
 }
 
 impl Split for ReadingSplit {
@@ -78,12 +82,17 @@ impl Split for ReadingSplit {
     }
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         self.control.look();
+        let later_us = *self.later_us.get_or_insert(now_us - self.started_us);
         loop {
-            match self.split.poll_next(now_us, waker)? {
+            match self.split.poll_next(now_us - later_us, waker)? {
                 SplitPoll::Chunk(_) if self.skips > 0 => self.skips -= 1,
                 SplitPoll::Chunk(chunk) => {
                     self.next += 1;
                     return Ok(SplitPoll::Chunk(chunk));
+                }
+                SplitPoll::Pending { retry_at_us } => {
+                    let retry_at_us = retry_at_us.map(|at| at + later_us);
+                    return Ok(SplitPoll::Pending { retry_at_us });
                 }
                 other => return Ok(other),
             }
@@ -103,7 +112,9 @@ impl Table for Reading {
         let split = |(number, split): (usize, Box<dyn Split>)| -> Box<dyn Split> {
             let name = format!("split {number}");
             let next = options.from.get(&name).and_then(|at| at.0.first().copied()).unwrap_or(0);
-            Box::new(ReadingSplit { name, split, skips: next, next, control: self.control.clone() })
+            let (control, started_us) = (self.control.clone(), options.start_time_us);
+            let (skips, later_us) = (next, None);
+            Box::new(ReadingSplit { name, split, skips, next, control, started_us, later_us })
         };
         let splits = self.table.open(projection, options)?.into_iter().enumerate().map(split);
         let mut splits: Vec<_> = splits.filter(|split| !self.gone.contains(split.name())).collect();
