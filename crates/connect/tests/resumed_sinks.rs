@@ -59,7 +59,8 @@ impl Results {
     fn made(&self, resumes: bool) -> Arc<dyn Sink> {
         let sink = Registry::new().sink(&self.options).unwrap();
         let overwrites = self.overwrites;
-        let manner = Manner { overwrites, endless: !overwrites, intervals: true, resumes, varies: None };
+        let manner =
+            Manner { overwrites, endless: !overwrites, intervals: true, resumes, varies: None };
         assert!(sink.expect(manner));
         sink
     }

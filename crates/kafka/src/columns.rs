@@ -226,8 +226,8 @@ impl BesideValues {
                     return Err(Error::Internal(format!("'{}' is no timestamp", field.name())));
                 };
                 let ticks = |ms: i64| {
-                    let ns = i128::from(ms) * i128::from(tick_ns(TimeUnit::Millisecond));
-                    i64::try_from(ns.div_euclid(i128::from(tick_ns(*unit)))).ok()
+                    let ns = i128::from(ms) * tick_ns(TimeUnit::Millisecond);
+                    i64::try_from(ns.div_euclid(tick_ns(*unit))).ok()
                 };
                 let ticks = rows.iter().map(|row| ticks(*self.timestamps.get(*row as usize)?));
                 Arc::new(ticks.collect::<Int64Array>())
