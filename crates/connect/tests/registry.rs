@@ -149,7 +149,7 @@ fn wrong_connectors_are_explained() {
     };
     for (found, expected) in [
         (table(&[]), "table 't', option 'connector': a table needs a connector"),
-        (table(&[]), "datagen, file, http, socket"),
+        (table(&[]), "datagen, file, http, memory, socket"),
         (table(&[("connector", "datagne")]), "did you mean 'datagen'?"),
         (table(&[("connector", "jdbc")]), "the connector 'jdbc' does not run here"),
         (table(&[("connector", "blackhole")]), "no way to read from 'blackhole'"),

@@ -126,8 +126,10 @@ impl CsvPlan {
 fn each_is_one_record(messages: &MessageBounds, found: &Index) -> bool {
     let Some(last) = found.fields().checked_sub(1) else { return false };
     let is_within = |row: usize| {
-        let range = messages.range(row);
-        range.start <= found.field(row, 0).0 && found.field(row, last).1 <= range.end
+        let (range, start) = (messages.range(row), found.field(row, 0).0);
+        // Behind a comment and its line end there is an empty line, which is no record.
+        let begins = range.contains(&start) || range.is_empty() && range.start == start;
+        begins && found.field(row, last).1 <= range.end
     };
     found.rows() == messages.len() && (0..found.rows()).all(is_within)
 }

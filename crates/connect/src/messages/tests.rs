@@ -251,6 +251,10 @@ fn a_comment_of_csv_is_no_record() {
     let found = decode(&decoder(&options, &number_and_text()), &texts).unwrap();
     assert_eq!(rows(&found.decoded.batch), ["1|a", "2|b"]);
     assert_eq!((found.message_of_row, found.decoded.left_out), (vec![1, 2], 0));
+    // Behind the line end of a comment there is no record of a single field.
+    let single = schema(&[("s", DataType::Utf8)]);
+    let found = decode(&decoder(&options, &single), &["#\n"]).unwrap();
+    assert_eq!(found.decoded.batch.num_rows(), 0);
 }
 
 #[test]
