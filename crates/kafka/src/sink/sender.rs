@@ -118,15 +118,17 @@ impl Sender {
         flush: bool,
         records: impl FnOnce(u64, usize) -> Result<Vec<(i32, NewRecord)>>,
     ) -> Result<()> {
-        let mut state = self.shared.lock();
-        let skipped = usize::try_from(state.known.saturating_sub(state.next)).unwrap_or(usize::MAX);
-        let skipped = skipped.min(rows);
-        let first = state.next + skipped as u64;
-        state.next += rows as u64;
-        drop(state);
+        let (next, known) = {
+            let state = self.shared.lock();
+            (state.next, state.known)
+        };
+        let skipped = usize::try_from(known.saturating_sub(next)).unwrap_or(usize::MAX).min(rows);
+        let first = next + skipped as u64;
         let new = if skipped == rows { Vec::new() } else { records(first, skipped)? };
         let bytes: usize = new.iter().map(|(_, record)| record.bytes()).sum();
         let mut state = self.shared.lock();
+        // Together: the thread numbers the rows that wait from `next` on backwards.
+        state.next += rows as u64;
         state.waiting.extend(new);
         state.waiting_bytes += bytes;
         state.flush |= flush;
@@ -251,10 +253,6 @@ fn send(shared: &Shared, mut producer: Producer) {
             }
             if state.stop {
                 return;
-            }
-            if state.waiting.is_empty() && state.written < state.next && state.next <= state.known {
-                state.written = state.next;
-                shared.changed.notify_all();
             }
             state = shared.wait(state);
         };

@@ -164,7 +164,7 @@ impl KafkaTable {
                         return Err(made_again(&partition));
                     }
                     let log = logs.get(&partition).copied().unwrap_or_default();
-                    if mark.offset < log.start || mark.offset > log.end.max(mark.offset) {
+                    if mark.offset < log.start {
                         return Err(out_of_range(&partition, mark.offset, log));
                     }
                     let Mark { offset, epoch, until, .. } = *mark;
