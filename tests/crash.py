@@ -14,6 +14,7 @@ import datetime
 import http.client
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pyarrow
@@ -156,14 +158,18 @@ def kill(job: subprocess.Popen, rng: random.Random) -> bool:
     return job.returncode != 0
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 class Producer(threading.Thread):
     """Sends all records of table `a` as bodies, each until it is accepted."""
 
     def __init__(self, folder: Path, rng: random.Random):
         super().__init__(daemon=True)
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
+        self.port = free_port()
         self.paths, self.rng, self.said = sorted((folder / "in" / "a").iterdir()), rng, ""
 
     def table(self) -> str:
@@ -203,9 +209,22 @@ class Producer(threading.Thread):
         self.said = ""
 
 
-def drain(job: subprocess.Popen, environment: dict) -> None:
-    """Lets a job end that would go on for ever."""
+def read(port: int, table: str) -> int:
+    """How many records of a table a job has read, as its metrics say."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            metrics = answer.read().decode()
+    except OSError:
+        return 0
+    found = re.findall(rf'^millstream_split_records_total{{.*table="{table}".*}} (\d+)', metrics, re.MULTILINE)
+    return sum(map(int, found))
+
+
+def drain(job: subprocess.Popen, environment: dict, port: int, files: dict[str, int]) -> None:
+    """Lets a job end that would go on for ever, once so many records of its tables of files have been read."""
     until = time.monotonic() + 120
+    while job.poll() is None and time.monotonic() < until and any(read(port, name) < of for name, of in files.items()):
+        time.sleep(0.05)
     while job.poll() is None and time.monotonic() < until:
         subprocess.run([str(harness.program()), "stop", "--drain"], env=environment, capture_output=True)
         time.sleep(0.05)
@@ -245,6 +264,8 @@ def case(seed: int, folder: Path, records: int, most: int) -> int:
                  "--workers", rng.choice([1, 2, 3, 5]), "--processes", rng.randrange(most) + 1]
         if words[-1] > 1:
             words += ["--fabric", rng.choice(["shm", "tcp"])]
+        metrics = free_port()
+        words += ["--metrics", f"127.0.0.1:{metrics}"] * over_http
         job = subprocess.Popen(command(script, *words), cwd=folder, env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
         try:
@@ -253,7 +274,7 @@ def case(seed: int, folder: Path, records: int, most: int) -> int:
                 if producer.said or producer.is_alive():
                     job.kill()
                     raise SystemExit(f"seed {seed} ({name}): not accepted: {producer.said}\n{job.communicate()[1].decode()}")
-                drain(job, environment)
+                drain(job, environment, metrics, {"b": records} if name.startswith("join") else {})
             if crashes < wanted:
                 job.wait(rng.random() * took * 1.5)
             else:
