@@ -29,7 +29,7 @@ use super::settings::ClientSettings;
 /// A frame of a broker is smaller; what begins otherwise is no Kafka.
 const FRAME_BYTES_MAX: usize = 512 << 20;
 /// Bytes read at once.
-const STEP_BYTES: usize = 1 << 20;
+const STEP_BYTES: usize = 4 << 20;
 
 /// A request, and its response. (The library has the like for those who also read requests.)
 pub(crate) trait Request: Encodable + Message + HeaderVersion {
@@ -256,10 +256,11 @@ impl Connection {
             return Err(Fault::no_kafka(&self.address, &"its answer is no response of Kafka's"));
         };
         // Room is made as bytes come: the peer may only say that there are many.
-        let mut body = BytesMut::new();
+        let mut body = BytesMut::zeroed(length.min(STEP_BYTES));
+        self.read_exact(&mut body, deadline)?;
         while body.len() < length {
             let before = body.len();
-            body.resize(length.min(before + STEP_BYTES.max(before)), 0);
+            body.resize(length.min(2 * before), 0);
             self.read_exact(&mut body[before..], deadline)?;
         }
         Ok(body.freeze())
