@@ -1,6 +1,7 @@
 """Kafka as source and sink, over a real broker."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +13,9 @@ import pytest
 import broker as kafka
 import harness
 from conftest import cannot_run
+from jobs import wait_until
+from test_live import address_of, get, values
+from watched import ask
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +211,45 @@ def test_a_partition_that_is_read_to_its_end_is_idle(broker, script, start):
              "GROUP BY window_start, window_end;")
     process = start(table(broker, topic, COLUMNS, more, bounded=False) + query)
     assert lines_of(process, 2)[1] == "2024-01-01 00:00:00.000,100"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_lag_of_partitions_is_told(broker, script, start, place, processes):
+    """Of a job that stands still, as nobody reads its rows."""
+    topic = broker.topic(next(NAMES), 3)
+    long = "x" * 2_000
+    broker.fill(topic, [json.dumps({"v": n, "s": long}) for n in range(8_000)], partition=1)
+    broker.fill(topic, [json.dumps({"v": n, "s": long}) for n in range(3_000)], partition=2)
+    job = start(table(broker, topic, "v INT, s STRING", bounded=False) + "SELECT v, s FROM t;",
+                "--metrics", "127.0.0.1:0", "--set", "memory=32MB", "--processes", processes)
+    url = address_of(job, "--metrics")
+
+    def lags() -> tuple[float, ...]:
+        """Of the partitions, and of the table."""
+        found = re.findall(r'millstream_split_lag_records\{.*name="[^"]*-(\d)"\} (\d+)', get(url + "metrics"))
+        of = {int(partition): float(lag) for partition, lag in found}
+        whole = values(get(url + "metrics")).get("millstream_source_lag_records", -1)
+        return (*(of.get(partition, -1) for partition in range(3)), whole)
+
+    def still() -> tuple[float, ...]:
+        """Once it stands still: all rows that have room have been read."""
+        before, until = lags(), time.monotonic() + 40
+        while time.monotonic() < until:
+            time.sleep(1)
+            now = lags()
+            if now == before and -1 not in now and now[3] == sum(now[:3]):
+                return now
+            before = now
+        raise AssertionError(before)
+
+    first = still()
+    assert first[0] == 0 and 0 < first[1] <= 8_000 and 0 < first[2] <= 3_000 and sum(first[1:3]) < 11_000, first
+    # The queues of both partitions are full, so nothing is fetched, and the ends are asked for.
+    broker.fill(topic, [json.dumps({"v": n, "s": long}) for n in range(4_000)], partition=2)
+    wait_until("a greater lag", lambda: lags()[2] == first[2] + 4_000)
+    told = ask(place, "why", job.pid).stdout
+    behind = max((first[1], 1), (first[2] + 4_000, 2))
+    assert f"a lag of {int(first[1] + first[2]) + 4_000:,} records, most of them in t ({topic}-{behind[1]}): " in told, told
 
 
 # --- mistakes -------------------------------------------------------------------------------------

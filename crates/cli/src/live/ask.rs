@@ -4,7 +4,8 @@ use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 
 use millstream::observe::{
-    Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
+    Lag, Snapshot, behind_text, duration, lag_of, open_windows, share_read, split_name, time_text,
+    watermark, why,
 };
 use millstream::program::{bytes, grouped, harmless, plural};
 
@@ -279,6 +280,7 @@ fn numbers(snapshot: &Snapshot) -> String {
     if let Some(thousandths) = share_read(snapshot) {
         parts.push(format!("{} % read", thousandths / 10));
     }
+    parts.extend(lag_of(snapshot, None).map(|lag| lag_text(snapshot, &lag)));
     let (open, more) = open_windows(snapshot);
     parts.push(match (open, more) {
         (1, false) => "1 window open".to_string(),
@@ -300,9 +302,24 @@ fn numbers(snapshot: &Snapshot) -> String {
     parts.join(", ")
 }
 
+/// `a lag of 1,234 records, most of them in clicks (clicks-3): 900`.
+fn lag_text(snapshot: &Snapshot, lag: &Lag<'_>) -> String {
+    let Lag { records, furthest: (split, most) } = lag;
+    let mut text = format!("a lag of {} {}", grouped(*records), plural(*records, "record"));
+    if *most > 0 {
+        let name = split_name(snapshot, split);
+        text += &match most == records {
+            true => format!(", all of them in {name}"),
+            false => format!(", most of them in {name}: {}", grouped(*most)),
+        };
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use millstream::observe::{OpenWindow, Source, StageStatus};
+    use millstream::Extent;
+    use millstream::observe::{OpenWindow, Source, Split, StageStatus};
 
     use super::super::board::Phase;
 
@@ -353,6 +370,25 @@ mod tests {
         assert_eq!(script(&typed), "<shell> SELECT\n 2");
         assert_eq!(script(&Report { statement: None, ..typed }), "<shell>");
         assert_eq!(script(&report(Phase::Running)), "SELECT 1;\n  SELECT 2");
+    }
+
+    #[test]
+    fn the_lag_is_told_with_the_split_that_has_most_of_it() {
+        let split = |name: &str, done| Split {
+            name: name.into(),
+            progress: Some(Extent { done, of: 2_000, bytes: false }),
+            ..Split::default()
+        };
+        let told = |splits| {
+            let sources = vec![Source { name: "clicks".into(), ..Source::default() }];
+            numbers(&Snapshot { sources, splits, ..Snapshot::default() })
+        };
+        let text = told(vec![split("c-0", 1_666), split("c-1", 1_100)]);
+        let most = "a lag of 1,234 records, most of them in clicks (c-1): 900, 0 windows open";
+        assert!(text.contains(most), "{text}");
+        let text = told(vec![split("c-0", 2_000), split("c-1", 1_999)]);
+        assert!(text.contains("a lag of 1 record, all of them in clicks (c-1)"), "{text}");
+        assert!(told(vec![split("c-0", 2_000)]).contains("a lag of 0 records, 0 windows"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use millstream::observe::{
-    CheckpointStatus, Doing, Latency, Snapshot, Split, Stops, WorkerStatus, share_read,
+    CheckpointStatus, Doing, Latency, Snapshot, Split, Stops, WorkerStatus, lag, lag_of, share_read,
 };
 use millstream_connect::http::message::Answer;
 
@@ -83,11 +83,18 @@ fn input(text: &mut Text, snapshot: &Snapshot, runs: bool) {
             family.sample(&label(number, &source.name), seconds(at));
         }
     }
-    let lag = "How far the watermark is behind the clock, where records come as they happen.";
-    let mut family = text.gauge("millstream_source_watermark_lag_seconds", lag);
+    let behind = "How far the watermark is behind the clock, where records come as they happen.";
+    let mut family = text.gauge("millstream_source_watermark_lag_seconds", behind);
     for (number, source) in sources().filter(|(_, source)| source.live && !source.ended) {
         if let Some(at) = source.watermark_us {
             family.sample(&label(number, &source.name), seconds(snapshot.now_us - at));
+        }
+    }
+    let help = "Records of a log that are there and have not been read.";
+    let mut family = text.gauge("millstream_source_lag_records", help);
+    for (number, source) in sources() {
+        if let Some(lag) = lag_of(snapshot, Some(number)) {
+            family.sample(&label(number, &source.name), lag.records as f64);
         }
     }
 }
@@ -115,6 +122,13 @@ fn splits(text: &mut Text, snapshot: &Snapshot) {
     for (number, split) in splits() {
         if let Some(at) = split.watermark_us {
             family.sample(&label(number, split), seconds(at));
+        }
+    }
+    let help = "Records of a split of a log that are there and have not been read.";
+    let mut family = text.gauge("millstream_split_lag_records", help);
+    for (number, split) in splits() {
+        if let Some(lag) = lag(snapshot, split) {
+            family.sample(&label(number, split), lag as f64);
         }
     }
     let help = "How long ago the last record of a split came.";
@@ -381,6 +395,7 @@ fn escaped(value: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use millstream::Extent;
     use millstream::observe::{Channel, Source};
 
     use super::*;
@@ -440,7 +455,12 @@ mod tests {
                 watermark_us: Some(10_000_000),
                 ..Source::default()
             }],
-            splits: vec![Split { name: "s".into(), idle: true, ..Split::default() }],
+            splits: vec![Split {
+                name: "s".into(),
+                idle: true,
+                progress: Some(Extent { done: 3, of: 10, bytes: false }),
+                ..Split::default()
+            }],
             workers: vec![WorkerStatus { busy_us: 1_500_000, ..WorkerStatus::default() }],
             channels: vec![Channel { from: 1, to: 0, bytes: 9, ..Channel::default() }],
             ..Snapshot::default()
@@ -451,6 +471,8 @@ mod tests {
             "millstream_query_running 1",
             "millstream_source_watermark_lag_seconds{source=\"0\",table=\"a\\\"b\\\\\\n\"} 2.5",
             "millstream_split_idle{split=\"0\",table=\"a\\\"b\\\\\\n\",name=\"s\"} 1",
+            "millstream_split_lag_records{split=\"0\",table=\"a\\\"b\\\\\\n\",name=\"s\"} 7",
+            "millstream_source_lag_records{source=\"0\",table=\"a\\\"b\\\\\\n\"} 7",
             "millstream_worker_seconds_total{process=\"0\",worker=\"0\",state=\"busy\"} 1.5",
             "millstream_channel_bytes_total{from=\"1\",to=\"0\"} 9",
             "millstream_fire_latency_seconds_count 0",

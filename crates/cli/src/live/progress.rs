@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream::observe::{
-    Phase, Snapshot, behind_text, duration, open_windows, share_read, time_text, watermark, why,
+    Phase, Snapshot, behind_text, duration, lag_of, open_windows, share_read, time_text, watermark,
+    why,
 };
 use millstream::program::{bytes, harmless, short};
 
@@ -236,6 +237,9 @@ fn line(snapshot: &Snapshot, rates: Option<(u64, u64)>, columns: usize) -> Strin
             parts.push((5, text.trim_end_matches(" of").to_string()));
         }
     }
+    if let Some(lag) = lag_of(snapshot, None) {
+        parts.push((2, format!("lag {}", short(lag.records))));
+    }
     if snapshot.late_records > 0 {
         parts.push((4, format!("{} late", short(snapshot.late_records))));
     }
@@ -337,6 +341,15 @@ mod tests {
             line(&snapshot(false), rates, 120),
             "1.2M records/s · 85 MB/s · at 12:00:03 · 2.5 s behind · 3 open · 12 MB state"
         );
+    }
+
+    #[test]
+    fn the_lag_of_a_log_is_told() {
+        let mut log = snapshot(false);
+        log.splits[0].progress = Some(Extent { done: 25, of: 12_400, bytes: false });
+        let text = line(&log, Some((1_234_567, 85_000_000)), 120);
+        let all = "1.2M records/s · 85 MB/s · at 12:00:03 · 2.5 s behind · lag 12k · 3 open · 12 MB state";
+        assert_eq!(text, all);
     }
 
     #[test]

@@ -1,24 +1,27 @@
 //! Splits as the observer sees them.
 
 use super::split::SplitState;
-use super::{Intake, IntakeState};
+use super::{Intake, IntakeState, SplitIn};
 use crate::observe::{Source, Split, time};
 
 impl Intake {
     /// The splits as they are now.
     pub(crate) fn observed_splits(&self) -> Vec<Split> {
         let now = self.env.now_us();
+        // A source may have got more meanwhile, even if no worker looks.
+        let progress = |split: &SplitIn| split.reader.try_lock().ok()?.progress();
+        let progress: Vec<_> = self.splits.iter().map(progress).collect();
         let state = self.lock();
-        let splits = self.splits.iter().zip(&state.splits);
+        let splits = self.splits.iter().zip(&state.splits).zip(progress);
         splits
-            .map(|(split, s)| Split {
+            .map(|((split, s), progress)| Split {
                 name: split.name.clone(),
                 source: split.source,
                 watermark_us: time(s.watermark),
                 holds_us: time(s.low()),
                 records: s.records,
                 bytes: s.bytes,
-                progress: s.progress,
+                progress: progress.or(s.progress),
                 silent_us: (now - s.last_data_us).max(0) as u64,
                 waits: s.pending && s.outstanding() == 0,
                 ready: s.ready.len(),

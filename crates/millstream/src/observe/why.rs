@@ -7,8 +7,8 @@ use millstream_contract::wording::{bytes, grouped};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Awaited, Doing, Input, Obstacle, OpenWindow, Phase, Snapshot, Split, StageStatus, share_read,
-    split_name,
+    Awaited, Doing, Input, Obstacle, OpenWindow, Phase, Snapshot, Split, StageStatus, lag,
+    share_read, split_name,
 };
 
 /// Number of splits that are named separately.
@@ -229,6 +229,9 @@ fn split_text(snapshot: &Snapshot, split: &Split, needed: i64) -> String {
             format!("its watermark is {at}, and must be {needed}")
         }
     };
+    if let Some(lag) = lag(snapshot, split).filter(|lag| *lag > 0) {
+        text += &format!(", and its log has {} that have not been read", records(lag));
+    }
     if split.ready > 0 {
         let batches = if split.ready == 1 { "batch waits" } else { "batches wait" };
         let obstacle = snapshot.sources.get(split.source).and_then(|source| source.obstacle);

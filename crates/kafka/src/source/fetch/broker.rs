@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
@@ -212,6 +212,7 @@ fn take_in(shared: &Shared, asked: &AskedLane, data: PartitionData, nothing: boo
     match result {
         Ok(Batches::Some(batches)) => {
             lane.log = Some(Log { start: data.log_start_offset, end });
+            lane.told = Instant::now();
             if let Some(last) = batches.last() {
                 lane.next = last.head.end();
                 lane.epoch = last.head.leader_epoch;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::broker::fetch;
 use super::faults::{is_other, made_again, out_of_range};
-use super::lanes::{Log, PAUSE, PAUSE_MAX, Shared, State, note_trouble, wake_all};
+use super::lanes::{Lane, Log, PAUSE, PAUSE_MAX, STALE, Shared, State, note_trouble, wake_all};
 use crate::client::cluster::{Asked, Cluster, Metadata, Partition};
 use crate::client::fault::Fault;
 
@@ -43,10 +43,16 @@ pub(super) fn keep(shared: &Arc<Shared>) {
                 commit_offsets(shared, &mut cluster, commit);
                 return;
             }
-            if headless || discovers || state.commit.is_some() {
-                break (headless || discovers, state.commit.take());
+            let full = |lane: &Lane| lane.queued_bytes >= settings.queue_bytes;
+            let stale = state.lanes.iter().any(|lane| lane.is_stale(settings.queue_bytes));
+            let asks = headless || discovers || stale;
+            if asks || state.commit.is_some() {
+                break (asks, state.commit.take());
             }
-            let longest = due(looked).unwrap_or(Duration::from_secs(3_600));
+            let mut longest = due(looked).unwrap_or(Duration::from_secs(3_600));
+            if state.lanes.iter().any(full) {
+                longest = longest.min(STALE);
+            }
             state = shared.wait(state, longest.max(Duration::from_millis(1)));
         };
         drop(state);
@@ -58,6 +64,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
             Ok(metadata) => {
                 looked = Some(Instant::now());
                 note_outside(shared, &mut cluster, &metadata);
+                note_ends(shared, &mut cluster, &metadata);
                 if note_metadata(shared, &metadata) {
                     pause = PAUSE;
                     continue;
@@ -167,6 +174,24 @@ fn note_new(state: &mut State, metadata: &Metadata) {
              and start it again, and it goes on with them"
         ));
         wake_all(state);
+    }
+}
+
+/// Asks for the ends of logs of which nothing is fetched now.
+fn note_ends(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
+    let mut asked = BTreeMap::new();
+    for lane in &mut shared.lock().lanes {
+        if lane.is_stale(shared.settings.queue_bytes) {
+            lane.told = Instant::now();
+            asked.insert(lane.partition.clone(), Asked::Latest);
+        }
+    }
+    // A fault shows itself when records are fetched again.
+    let Ok(ends) = cluster.offsets(metadata, &asked) else { return };
+    for lane in &mut shared.lock().lanes {
+        if let (Some(Some(end)), Some(log)) = (ends.get(&lane.partition), &mut lane.log) {
+            log.end = log.end.max(*end);
+        }
     }
 }
 

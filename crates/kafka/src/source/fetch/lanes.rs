@@ -17,6 +17,8 @@ use crate::source::options::FetchSettings;
 /// Pauses between tries: the first, and the longest.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The end of a log is asked for again after this time, if nothing is fetched.
+pub(super) const STALE: Duration = Duration::from_secs(5);
 /// A fault that lasts as long is told.
 const TOLD_AFTER: Duration = Duration::from_secs(2);
 
@@ -66,7 +68,9 @@ pub(super) struct Lane {
     /// Bytes to ask for.
     pub(super) bytes: i32,
     pub(super) busy: bool,
+    /// What a broker has told of the log, and when.
     pub(super) log: Option<Log>,
+    pub(super) told: Instant,
     pub(super) waker: Option<Waker>,
     pub(super) failed: Option<Fault>,
     /// The topic has been unknown since then.
@@ -94,6 +98,15 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     pub(super) settings: FetchSettings,
     pub(super) servers: String,
+}
+
+impl Lane {
+    /// Whether nothing is fetched, as the queue is full, and what is known of the log has grown
+    /// old. How far the split is behind is asked for most where a job does not keep up.
+    pub(super) fn is_stale(&self, queue_bytes: usize) -> bool {
+        let is_full = self.queued_bytes >= queue_bytes && self.failed.is_none();
+        is_full && self.told.elapsed() >= STALE
+    }
 }
 
 impl Shared {

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Waker;
 use std::thread;
+use std::time::Instant;
 
 use uuid::Uuid;
 
@@ -86,6 +87,7 @@ impl Fetcher {
                 bytes: self.0.settings.partition_bytes,
                 busy: false,
                 log: None,
+                told: Instant::now(),
                 waker: None,
                 failed: None,
                 unknown_since: None,

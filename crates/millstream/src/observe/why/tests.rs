@@ -49,6 +49,20 @@ fn a_silent_split_is_named_with_the_setting_that_lets_others_go_on() {
 }
 
 #[test]
+fn a_partition_that_is_behind_is_told_with_its_lag() {
+    let mut behind = split("clicks-1", Some(3 * S), 0);
+    behind.progress = Some(Extent { done: 10, of: 1_244, bytes: false });
+    let mut snapshot = waiting(vec![split("clicks-0", Some(20 * S), 0), behind]);
+    let text = why(&snapshot)[0].to_string();
+    let expected = "waits for events (clicks-1): its watermark is 1970-01-01 00:00:03, and must be \
+                    00:00:10, and its log has 1,234 records that have not been read";
+    assert!(text.ends_with(expected), "{text}");
+    // All of the log has been read: more has to come.
+    snapshot.splits[1].progress = Some(Extent { done: 1_244, of: 1_244, bytes: false });
+    assert!(why(&snapshot)[0].to_string().ends_with("and must be 00:00:10"));
+}
+
+#[test]
 fn a_window_that_is_not_due_is_nothing_wrong() {
     let is_wrong = |snapshot: &Snapshot| why(snapshot)[0].wrong;
     let mut snapshot = waiting(vec![split("a.csv", Some(3 * S), 12)]);
