@@ -83,7 +83,9 @@ impl Split for KafkaSplit {
             if self.mark.offset >= self.mark.until {
                 return Ok(SplitPoll::Ended);
             }
-            let taken = self.fetcher.take(self.lane, CHUNK_BYTES, self.batch_rows, waker);
+            // Rows of bounded partitions come in turns, chunk by chunk (P2).
+            let (most, fill) = ((CHUNK_BYTES, self.batch_rows), self.mark.until < i64::MAX);
+            let taken = self.fetcher.take(self.lane, most, fill, waker);
             match taken.map_err(|fault| fault.error(&self.servers))? {
                 Ready::Later => return Ok(SplitPoll::Pending { retry_at_us: None }),
                 Ready::Nothing(offset) => self.mark.offset = self.mark.offset.max(offset),

@@ -97,12 +97,14 @@ impl Fetcher {
         first
     }
 
-    /// Takes batches of a lane: about so many bytes or records, at least one batch.
+    /// Takes batches of a lane: about so many bytes or records, at least one batch. `fill`: where
+    /// one answer ends and the next begins depends on the log alone, so too few batches wait for
+    /// more.
     pub(super) fn take(
         &self,
         lane: usize,
-        bytes: usize,
-        records: usize,
+        (bytes, records): (usize, usize),
+        fill: bool,
         waker: &Waker,
     ) -> Result<Ready, Fault> {
         let mut state = self.0.lock();
@@ -112,23 +114,24 @@ impl Fetcher {
             lane.wanted = true;
             self.0.changed.notify_all();
         }
-        let (mut taken, mut taken_bytes, mut taken_records) = (Vec::new(), 0, 0);
-        while let Some(front) = lane.queue.front() {
+        let (mut batches, mut of_bytes, mut of_records, mut is_full) = (0, 0, 0, false);
+        for front in &lane.queue {
             let (of, count) = (front.head.bytes, front.head.records.max(0) as usize);
-            let full = taken_bytes + of > bytes || taken_records + count > records;
-            if full && !taken.is_empty() {
+            is_full = of_bytes + of > bytes || of_records + count > records;
+            if is_full && batches > 0 {
                 break;
             }
-            taken_bytes += of;
-            taken_records += count;
-            taken.extend(lane.queue.pop_front());
+            (batches, of_bytes, of_records) = (batches + 1, of_bytes + of, of_records + count);
         }
-        if !taken.is_empty() {
-            lane.queued_bytes -= taken_bytes;
+        let more_comes = lane.next < lane.until
+            && lane.failed.is_none()
+            && lane.log.is_some_and(|log| lane.until <= log.end);
+        if batches > 0 && !(fill && more_comes && !is_full) {
+            lane.queued_bytes -= of_bytes;
             self.0.changed.notify_all();
-            return Ok(Ready::Batches(taken));
+            return Ok(Ready::Batches(lane.queue.drain(..batches).collect()));
         }
-        if std::mem::take(&mut lane.gap) {
+        if batches == 0 && std::mem::take(&mut lane.gap) {
             return Ok(Ready::Nothing(lane.next));
         }
         if let Some(fault) = &lane.failed {
