@@ -29,6 +29,7 @@ pub struct Connector {
     pub(crate) sink: Option<MakeSink>,
     pub(crate) check: Option<Check>,
     pub(crate) metadata: Vec<(&'static str, DataType)>,
+    pub(crate) written_metadata: Vec<&'static str>,
     pub(crate) takes_partitions: bool,
     /// Whether a `${…}` that is no secret is a fault only when the table is used.
     pub(crate) secrets_on_use: bool,
@@ -74,6 +75,12 @@ impl Connector {
     /// [`may_hold`]: millstream_contract::metadata::may_hold
     pub fn metadata(self, keys: Vec<(&'static str, DataType)>) -> Connector {
         Connector { metadata: keys, ..self }
+    }
+
+    /// Keys of `METADATA` columns that its sinks write. [`TableOptions`] of a sink have these
+    /// columns, and no others beside the records.
+    pub fn writes_metadata(self, keys: Vec<&'static str>) -> Connector {
+        Connector { written_metadata: keys, ..self }
     }
 
     /// Lets a table be declared with a `${…}` that is no secret, or of a missing secret, as long as

@@ -322,6 +322,10 @@ impl Connectors for Registry {
         self.connector(named(options)).metadata
     }
 
+    fn written_metadata(&self, options: &TableOptions) -> Vec<&'static str> {
+        self.connector(named(options)).written_metadata
+    }
+
     fn declaration(&self, path: &str, base_dir: &Path) -> Result<Declaration> {
         infer::declaration(path, base_dir)
     }

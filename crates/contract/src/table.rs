@@ -448,6 +448,10 @@ pub trait Connectors: Send + Sync {
     fn metadata(&self, _options: &TableOptions) -> Vec<(&'static str, DataType)> {
         Vec::new()
     }
+    /// Which of these keys a sink writes. Others are only read.
+    fn written_metadata(&self, _options: &TableOptions) -> Vec<&'static str> {
+        Vec::new()
+    }
     /// A table of files that a query names instead of a table, as their data declare it: a path, or
     /// a pattern of paths, relative to `base_dir`. The same files give the same declaration. Errors
     /// are [`Error::Option`] of the option `path`, or say where the data cannot be understood.

@@ -48,7 +48,8 @@ pub fn register(registry: &Registry) {
             .sink(|options| Ok(Arc::new(KafkaSink::from_options(options)?)))
             .check(check)
             .secrets_on_use()
-            .metadata(columns::metadata()),
+            .metadata(columns::metadata())
+            .writes_metadata(columns::WRITTEN.to_vec()),
     );
 }
 

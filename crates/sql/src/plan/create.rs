@@ -151,7 +151,8 @@ fn metadata(column: &ColumnDef) -> Option<Metadata> {
     let name = || (column.name.value.clone(), Span::new(column.name.span));
     let (key, key_span) = from.as_ref().map_or_else(name, |from| (from.key.clone(), from.span));
     let (type_span, source) = (column.span, column.source.clone());
-    Some(Metadata { key, is_virtual: *is_virtual, key_span, type_span, source })
+    let (is_virtual, is_written) = (*is_virtual, false);
+    Some(Metadata { key, is_virtual, is_written, key_span, type_span, source })
 }
 
 /// The columns of the primary key.
