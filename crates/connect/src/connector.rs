@@ -77,8 +77,8 @@ impl Connector {
         Connector { metadata: keys, ..self }
     }
 
-    /// Keys of `METADATA` columns that its sinks write. [`TableOptions`] of a sink have these
-    /// columns, and no others beside the records.
+    /// Keys of `METADATA` columns that sinks write. The [`TableOptions`] of a sink have these
+    /// columns, and no other metadata columns.
     pub fn writes_metadata(self, keys: Vec<&'static str>) -> Connector {
         Connector { written_metadata: keys, ..self }
     }
@@ -129,6 +129,7 @@ mod tests {
             options: options.iter().map(text).collect(),
             metadata: BTreeMap::new(),
             partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
             exact: false,
             base_dir: ".".into(),
         }

@@ -28,7 +28,7 @@ use crate::types::sql_name;
 use crate::written::may_be_written;
 
 /// Connectors that people may look for and that are planned.
-const LATER: &[&str] = &["upsert-kafka", "jdbc", "rdma", "object-store", "s3"];
+const LATER: &[&str] = &["jdbc", "rdma", "object-store", "s3"];
 
 /// Other names of `file` and `print`.
 const SECOND_NAMES: [&str; 2] = ["filesystem", "stdout"];

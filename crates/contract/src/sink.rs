@@ -112,8 +112,8 @@ pub trait Sink: Send + Sync + Debug {
     /// earlier jobs. A name that this job gives should be none of theirs, though a reader may have
     /// moved their rows away.
     fn follow(&self, _interval: u64) {}
-    /// Called at most once, before the sink is opened or commits: the directory or the bucket of the
-    /// job's checkpoints, where a sink may keep what outlasts the job in `spool/`.
+    /// Called at most once, before the sink is opened or commits: the directory or the bucket of
+    /// the job's checkpoints. A sink may keep rows there, in `spool/`.
     fn keep_in(&self, _path: &Path) {}
     /// Called once, before the first row.
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;

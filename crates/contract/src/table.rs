@@ -410,6 +410,8 @@ pub struct TableOptions {
     pub options: BTreeMap<String, String>,
     /// `PARTITIONED BY`: physical columns, outermost first.
     pub partitioned_by: Vec<String>,
+    /// The columns of the `PRIMARY KEY`, or none.
+    pub primary_key: Vec<String>,
     /// Directory against which relative paths are resolved: that of the SQL file.
     pub base_dir: PathBuf,
     /// True for undeclared types, which must hold all values: a value of which a type would lose

@@ -149,8 +149,7 @@ impl Producer {
         let (mut response, mut second_version) = self.init(address.as_ref(), id, epoch)?;
         let is_fenced = |code: i16| error_of(code).is_some_and(is_fenced);
         if self.is_open && is_fenced(response.error_code) {
-            // A broker that ends a transaction by time-out raises the epoch by one. Another
-            // producer raises it once more.
+            // A time-out of the transaction raises the epoch by one, a second producer by two.
             let next = epoch.saturating_add(1);
             (response, second_version) = self.init(address.as_ref(), id, next)?;
             self.is_open = !is_fenced(response.error_code);
@@ -412,6 +411,7 @@ impl Producer {
                 }
             }
         }
+        self.is_open = true;
         Ok(())
     }
 

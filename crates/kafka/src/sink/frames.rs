@@ -11,7 +11,7 @@ use bytes::{Buf, BufMut, TryGetError};
 use super::numbered::Row;
 use crate::client::encode::NewRecord;
 
-/// Bytes before a frame: its length and its checksum.
+/// Bytes of length and checksum.
 pub(super) const HEAD_BYTES: u64 = 8;
 const NULL: u32 = u32::MAX;
 

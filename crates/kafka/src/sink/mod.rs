@@ -22,5 +22,7 @@ mod rows;
 mod sender;
 mod spool;
 mod table;
+mod upsert;
 
 pub use self::table::KafkaSink;
+pub(crate) use self::upsert::refuse_reading;

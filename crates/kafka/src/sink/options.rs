@@ -5,7 +5,7 @@
 //! | `topic` | | one name |
 //! | `sink.delivery-guarantee` | `at-least-once` | or `exactly-once`, `none` |
 //! | `sink.transactional-id-prefix` | | of `exactly-once`: a name that no other job has |
-//! | `sink.spool` | the checkpoints' directory | of `exactly-once`: a directory or a bucket for rows that wait for their checkpoint |
+//! | `sink.spool` | | a directory or a bucket for rows until their checkpoint |
 //! | `sink.partitioner` | `default` | or `fixed`, `round-robin` |
 //! | `properties.compression.type` | `none` | or `gzip`, `snappy`, `lz4`, `zstd` |
 //! | `properties.transaction.timeout.ms` | `60000` | until a broker ends an open transaction |
@@ -60,7 +60,7 @@ pub(super) struct SinkOptions {
     pub(super) producer: ProducerSettings,
     pub(super) guarantee: Guarantee,
     pub(super) partitioner: Partitioner,
-    /// The place that is named for rows that wait for their checkpoint.
+    /// The given place for rows until their checkpoint.
     pub(super) spool: Option<PathBuf>,
 }
 
@@ -137,7 +137,7 @@ impl SinkOptions {
     }
 }
 
-/// The place that is named for rows that wait for their checkpoint.
+/// The given place for rows until their checkpoint.
 fn spool(
     table: &TableOptions,
     options: &Options<'_>,

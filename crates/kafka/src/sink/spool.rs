@@ -1,10 +1,10 @@
-//! Rows that wait for their checkpoint: exactly once, though they may be others when they are
-//! computed again.
+//! The spool: rows wait for their checkpoint, so each comes once, though a job that goes on
+//! computes other rows.
 //!
-//! The rows of an interval go to an object of a store. [`Spool::seal`] makes it durable, and the
-//! checkpoint names it. When the checkpoint is durable, the rows are written from there, in
-//! transactions with markers. A commit that is repeated asks the marker which rows are there. So a
-//! transaction that was aborted, whoever has aborted it, is written again.
+//! The rows of an interval go to an object of a store. [`Spool::seal`] makes the object durable,
+//! and the checkpoint names it. When the checkpoint is durable, the object's rows are written to
+//! the topic, in transactions with markers. A repeated commit asks the marker which rows are there.
+//! So the rows of an aborted transaction are written again.
 
 use std::fmt;
 use std::path::Path;
@@ -246,7 +246,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Spool {
     /// Begins: finds the topic, and, of a job that goes on, the rows that are there. `varies`: the
-    /// rows that come are not those that came before.
+    /// job computes other rows than before.
     pub(super) fn start(
         place: Place,
         options: &SinkOptions,

@@ -18,6 +18,7 @@ use super::options::{Guarantee, SinkOptions};
 use super::rows::RowWriter;
 use super::sender::Sender;
 use super::spool::{Interval, Place, Spool};
+use super::upsert::as_kafka;
 use crate::columns::{Beside, Columns, Origin};
 use crate::formats;
 
@@ -87,11 +88,23 @@ impl KafkaSink {
             value: writer(value, &columns.value)?,
             value_columns: all_of(|origin| matches!(origin, Origin::Value(_))),
             key: key.transpose()?,
+            needs_key: false,
             timestamp: beside(Beside::Timestamp),
             headers: beside(Beside::Headers),
         };
         options.finish("a table of Kafka")?;
         Ok(KafkaSink { options: of, table: table.name.clone(), rows, state: Mutex::default() })
+    }
+
+    /// A sink of the connector `upsert-kafka`, as [`KafkaSink::from_options`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] with the option at fault.
+    pub fn of_upserts(table: &TableOptions) -> Result<KafkaSink> {
+        let mut sink = KafkaSink::from_options(&as_kafka(table)?)?;
+        sink.rows.needs_key = true;
+        Ok(sink)
     }
 
     fn lock(&self) -> MutexGuard<'_, SinkState> {

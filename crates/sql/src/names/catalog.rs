@@ -268,7 +268,7 @@ impl TableEntry {
         Ok(())
     }
 
-    /// The options of the table that is written: of metadata columns it has those that are written.
+    /// The options of the table as a sink: without the metadata columns that are only read.
     fn written(&self, options: &TableOptions) -> TableOptions {
         let is_written = |name: &str| self.inserted().any(|(_, column)| column.name == name);
         let fields = options.schema.fields().iter().filter(|field| is_written(field.name()));

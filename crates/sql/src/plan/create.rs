@@ -53,6 +53,7 @@ pub(crate) fn table_entry(
             .collect(),
         options,
         partitioned_by: partitions(create)?,
+        primary_key: primary_key(create)?,
         base_dir: base_dir.to_path_buf(),
         exact: false,
     };
@@ -65,6 +66,7 @@ pub(crate) fn table_entry(
             "add WITH ('connector' = 'file', 'path' = 'events.csv', 'format' = 'csv') at the end",
         ));
     }
+    let primary_key = options.primary_key.clone();
     let declared = Declared {
         options,
         defs: create.options.clone(),
@@ -77,7 +79,7 @@ pub(crate) fn table_entry(
         name,
         columns,
         event_time: None,
-        primary_key: primary_key(create)?,
+        primary_key,
         left_out,
         origin: Origin::Connector(Box::new(declared)),
     };

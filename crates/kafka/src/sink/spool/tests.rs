@@ -22,6 +22,7 @@ fn options() -> SinkOptions {
         options: options.into_iter().map(text).collect(),
         metadata: BTreeMap::new(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: ".".into(),
     };
