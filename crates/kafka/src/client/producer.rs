@@ -360,8 +360,7 @@ impl Producer {
             .with_acks(self.settings.acks)
             .with_timeout_ms(30_000)
             .with_topic_data(vec![topic]);
-        // Partitions join a transaction by being written from version 12 on. Version 13 has no
-        // names of topics.
+        // From version 12 on a write joins the transaction. Version 13 has no names of topics.
         let highest = if self.second_version { 12 } else { 11 };
         let response = self.cluster.with(&address, |connection| {
             let version = connection.version_of::<ProduceRequest>(highest)?;
