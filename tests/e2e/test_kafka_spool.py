@@ -9,7 +9,9 @@ from pathlib import Path
 import broker as kafka
 import harness
 import pytest
+from bucket import NAME
 from conftest import cannot_run
+from test_bucket import bucket, service  # noqa: F401, F811: fixtures
 from test_kafka import COLUMNS, NAMES, Job, broker, jobs, message, table  # noqa: F401, F811: fixtures among them
 
 WAIT_SECONDS = 60
@@ -248,6 +250,32 @@ def test_rows_go_on_from_the_checkpoint_before(broker, tmp_path, jobs):
         path.unlink()
     job.start(more=["--restore", str(last - 1)])
     consecutive(job, there + 1_000)
+
+
+class InBucket(Spooled):
+    """Its checkpoints, and so its spool, are in a bucket."""
+
+    def __init__(self, bucket, *words):
+        super().__init__(*words)
+        self.bucket, self.state = bucket, f"s3://{NAME}/jobs/state"
+
+    def manifests(self) -> int:
+        keys = self.bucket.keys("jobs/state/manifest-")
+        return max((int(key.split("-")[-1].removesuffix(".json")) for key in keys), default=0)
+
+    def spool(self) -> list[str]:
+        return self.bucket.keys("jobs/state/spool/")
+
+
+def test_a_spool_is_where_the_checkpoints_are(broker, bucket, tmp_path, jobs):
+    job = InBucket(bucket, broker, tmp_path, numbers(500).replace("n BIGINT", "n BIGINT, at AS PROCTIME()"),
+                   "INSERT INTO o SELECT n FROM t;", "n BIGINT")
+    jobs.append(job)
+    stopped_before_commit(broker, job)
+    there, waiting = len(job.rows()), job.spool()
+    job.start()
+    consecutive(job, there + 500)
+    assert waiting and not set(waiting) & set(job.spool())
 
 
 # --- transactions ---------------------------------------------------------------------------------

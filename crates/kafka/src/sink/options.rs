@@ -144,7 +144,7 @@ fn spool(
     guarantee: Guarantee,
 ) -> Result<Option<PathBuf>> {
     let given = options.parsed("sink.spool", "the path of a directory", |text| {
-        Some(text.trim()).filter(|text| !text.is_empty())
+        Some(text.trim().to_string()).filter(|text| !text.is_empty())
     })?;
     if guarantee != Guarantee::ExactlyOnce && given.is_some() {
         return Err(options.error(
@@ -153,7 +153,7 @@ fn spool(
             "write 'sink.delivery-guarantee' = 'exactly-once', or leave 'sink.spool' out",
         ));
     }
-    Ok(given.map(|path| match is_bucket(Path::new(path)) {
+    Ok(given.map(|path| match is_bucket(Path::new(&path)) {
         true => PathBuf::from(path),
         false => table.base_dir.join(path),
     }))

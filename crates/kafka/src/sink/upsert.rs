@@ -101,12 +101,12 @@ mod tests {
     fn what_a_table_of_upserts_cannot_have_is_refused() {
         for (key, more, said) in [
             (&[][..], ("key.format", "json"), "needs a PRIMARY KEY"),
-            (&["k_id"], ("key.fields", "v"), "the key is the PRIMARY KEY"),
-            (&["k_id"], ("sink.partitioner", "fixed"), "the partition of their key"),
-            (&["k_id"], ("format", "json"), "'key.format' and 'value.format'"),
-            (&["k_id"], ("key.format", ""), "write 'key.format' = 'json'"),
-            (&["k_id"], ("value.format", ""), "write 'value.format' = 'json'"),
-            (&["k_id"], ("sink.bufer-flush.interval", "1 s"), "sink.bufer-flush.interval"),
+            (&["k_id"][..], ("key.fields", "v"), "the key is the PRIMARY KEY"),
+            (&["k_id"][..], ("sink.partitioner", "fixed"), "the partition of their key"),
+            (&["k_id"][..], ("format", "json"), "'key.format' and 'value.format'"),
+            (&["k_id"][..], ("key.format", ""), "write 'key.format' = 'json'"),
+            (&["k_id"][..], ("value.format", ""), "write 'value.format' = 'json'"),
+            (&["k_id"][..], ("sink.bufer-flush.interval", "1 s"), "sink.bufer-flush.interval"),
         ] {
             let error = KafkaSink::of_upserts(&table(key, &[more])).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
