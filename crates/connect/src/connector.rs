@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use millstream_contract::Result;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Table, TableOptions};
+use millstream_contract::{Error, Result};
 
 pub(crate) type MakeTable = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync>;
 pub(crate) type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync>;
@@ -28,6 +28,8 @@ pub struct Connector {
     pub(crate) source: Option<MakeTable>,
     pub(crate) sink: Option<MakeSink>,
     pub(crate) check: Option<Check>,
+    /// Why nothing is read.
+    pub(crate) unread: Option<fn(&TableOptions) -> Error>,
     pub(crate) metadata: Vec<(&'static str, DataType)>,
     pub(crate) written_metadata: Vec<&'static str>,
     pub(crate) takes_partitions: bool,
@@ -57,6 +59,11 @@ impl Connector {
         make: impl Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync + 'static,
     ) -> Connector {
         Connector { sink: Some(Arc::new(make)), ..self }
+    }
+
+    /// Refuses queries over the table, with the reason.
+    pub fn unread(self, why: fn(&TableOptions) -> Error) -> Connector {
+        Connector { unread: Some(why), ..self }
     }
 
     /// Looks at the options of each `CREATE TABLE`, and opens nothing. Without a check, faults of

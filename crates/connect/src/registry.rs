@@ -338,6 +338,9 @@ impl Connectors for Registry {
 /// With the secrets of options put in.
 impl Registry {
     fn made_table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        if let Some(why) = self.connector(named(options)).unread {
+            return Err(why(options));
+        }
         let names = self.names_of(|connector| connector.source.is_some(), true);
         let is_sink = self.connector(named(options)).sink.is_some();
         let name = connector(options, "read from", &names, is_sink)?;

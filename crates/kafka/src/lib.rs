@@ -54,7 +54,7 @@ pub fn register(registry: &Registry) {
     registry.register(
         "upsert-kafka",
         Connector::new()
-            .source(|options| Err(sink::refuse_reading(options)))
+            .unread(sink::refuse_reading)
             .sink(|options| Ok(Arc::new(KafkaSink::of_upserts(options)?)))
             .check(|options| KafkaSink::of_upserts(options).map(drop))
             .secrets_on_use()
