@@ -6,30 +6,20 @@ use std::time::Duration;
 
 use millstream_contract::{Error, Result};
 
+use super::numbered::{Base, Row, write_rows};
 use super::options::{Guarantee, SinkOptions};
 use crate::client::cluster::Cluster;
-use crate::client::encode::NewRecord;
-use crate::client::fault::{Fault, Outcome};
-use crate::client::producer::{Marker, Producer};
+use crate::client::fault::Fault;
+use crate::client::producer::Producer;
 
 /// Rows of so many bytes are sent before their window is whole.
 const SEND_BYTES: usize = 1 << 20;
 /// Rows of so many bytes may wait before the first checkpoint.
 const WITHOUT_CHECKPOINT_BYTES: usize = 256 << 20;
-/// Faults in a row after which a transaction is given up.
-const TRIES: usize = 5;
-
-/// Where a job's rows begin that goes on: the number of rows before the cut, and the name of the
-/// series of numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Base {
-    pub(super) series: String,
-    pub(super) rows: u64,
-}
 
 struct State {
     /// The numbers of rows, from the first that waits.
-    waiting: Vec<(i32, NewRecord)>,
+    waiting: Vec<Row>,
     waiting_bytes: usize,
     /// The number of the next row that comes.
     next: u64,
@@ -82,7 +72,7 @@ impl Sender {
         producer.begin().map_err(failed)?;
         let exactly = options.guarantee == Guarantee::ExactlyOnce;
         let known = match exactly {
-            true => known_rows(&mut producer, options, base).map_err(failed)?,
+            true => base.known_rows(&mut producer, options).map_err(failed)?,
             false => base.rows,
         };
         let partitions = producer.partitions();
@@ -116,7 +106,7 @@ impl Sender {
         &self,
         rows: usize,
         flush: bool,
-        records: impl FnOnce(u64, usize) -> Result<Vec<(i32, NewRecord)>>,
+        records: impl FnOnce(u64, usize) -> Result<Vec<Row>>,
     ) -> Result<()> {
         let (next, known) = {
             let state = self.shared.lock();
@@ -193,49 +183,6 @@ impl Drop for Sender {
     }
 }
 
-/// Rows below this number are in Kafka, as the last marker says.
-fn known_rows(producer: &mut Producer, options: &SinkOptions, base: &Base) -> Outcome<u64> {
-    let id = options.producer.transactional_id.as_deref().unwrap_or_default();
-    let lost = |message: String| Fault::Fatal {
-        place: format!("transactional id '{}'", id.escape_debug()),
-        message,
-        help: "begin anew with --fresh and another 'sink.transactional-id-prefix', or write \
-               'at-least-once'"
-            .into(),
-    };
-    match producer.marker()? {
-        // The first start of this job: markers of other jobs do not count.
-        None if base.rows == 0 => Ok(0),
-        Some(marker) if !of_series(&marker, &base.series) && base.rows == 0 => Ok(0),
-        None => Err(lost(format!(
-            "{} rows are in the topic, and the broker has forgotten how many more \
-             (offsets.retention.minutes)",
-            base.rows
-        ))),
-        Some(marker) if !of_series(&marker, &base.series) => Err(lost(
-            "another job has written with the same 'sink.transactional-id-prefix' since".into(),
-        )),
-        Some(marker) => {
-            let rows = u64::try_from(marker.offset).unwrap_or(0);
-            match rows >= base.rows {
-                true => Ok(rows),
-                false => Err(lost(format!(
-                    "the checkpoint has {} rows written, and the broker only {rows}",
-                    base.rows
-                ))),
-            }
-        }
-    }
-}
-
-fn of_series(marker: &Marker, series: &str) -> bool {
-    marker.text == text_of(series)
-}
-
-fn text_of(series: &str) -> String {
-    format!("millstream {series}")
-}
-
 /// The thread's loop.
 fn send(shared: &Shared, mut producer: Producer) {
     loop {
@@ -258,11 +205,13 @@ fn send(shared: &Shared, mut producer: Producer) {
         };
         let bytes: usize = rows.iter().map(|(_, record)| record.bytes()).sum();
         drop(state);
-        let sent = send_rows(shared, &mut producer, rows, first);
+        let exactly = shared.options.guarantee == Guarantee::ExactlyOnce;
+        let series = exactly.then_some(shared.series.as_str());
+        let sent = write_rows(&mut producer, series, &rows, first);
         let mut state = shared.lock();
         state.waiting_bytes = state.waiting_bytes.saturating_sub(bytes);
         match sent {
-            Ok(written) => state.written = state.written.max(written),
+            Ok(()) => state.written = state.written.max(first + rows.len() as u64),
             Err(fault) => {
                 state.failed = Some(shared.failed(fault));
                 shared.changed.notify_all();
@@ -270,42 +219,5 @@ fn send(shared: &Shared, mut producer: Producer) {
             }
         }
         shared.changed.notify_all();
-    }
-}
-
-/// Sends rows, the first of which has this number; the number behind the last.
-fn send_rows(
-    shared: &Shared,
-    producer: &mut Producer,
-    mut rows: Vec<(i32, NewRecord)>,
-    mut first: u64,
-) -> Outcome<u64> {
-    let end = first + rows.len() as u64;
-    let exactly = shared.options.guarantee == Guarantee::ExactlyOnce;
-    let number = i64::try_from(end).unwrap_or(i64::MAX);
-    let marker = exactly.then(|| Marker { offset: number, text: text_of(&shared.series) });
-    let mut tries = 0;
-    loop {
-        match producer.write(&rows, marker.as_ref()) {
-            Ok(()) => return Ok(end),
-            Err(Fault::Retry(message)) if tries < TRIES => {
-                tracing::warn!("records are written again: {message}");
-                tries += 1;
-                producer.begin_again()?;
-                if !exactly {
-                    continue;
-                }
-                // The transaction may be there, or not.
-                let there = producer.marker()?.filter(|marker| of_series(marker, &shared.series));
-                let there = there.map_or(0, |marker| u64::try_from(marker.offset).unwrap_or(0));
-                let done = usize::try_from(there.saturating_sub(first)).unwrap_or(usize::MAX);
-                rows.drain(..done.min(rows.len()));
-                first = first.max(there);
-                if rows.is_empty() {
-                    return Ok(end);
-                }
-            }
-            Err(fault) => return Err(fault),
-        }
     }
 }
