@@ -3,6 +3,8 @@
 //! Rows of a job are numbered in their order. The marker of a transaction is the number behind its
 //! last row, and the name of the *series* of numbers. So the marker says which rows are there.
 
+use std::time::Duration;
+
 use super::options::SinkOptions;
 use crate::client::encode::NewRecord;
 use crate::client::fault::{Fault, Outcome};
@@ -10,6 +12,11 @@ use crate::client::producer::{Marker, Producer};
 
 /// Faults after which rows are given up.
 const TRIES: usize = 5;
+
+/// A marker of this age is written again: a broker forgets one after 7 days
+/// (`offsets.retention.minutes`), and the producer's number with it
+/// (`transactional.id.expiration.ms`).
+pub(super) const MARKER_AGE: Duration = Duration::from_hours(24);
 
 /// A row as a record, with its partition.
 pub(super) type Row = (i32, NewRecord);
@@ -23,6 +30,12 @@ pub(super) struct Base {
 }
 
 impl Base {
+    /// Begins the rows of a new job: its marker says that no row is there. So a job that goes on
+    /// always finds a marker of its series, or knows that rows may be there that it cannot count.
+    pub(super) fn begin(&self, producer: &mut Producer) -> Outcome<u64> {
+        mark(producer, &self.series, 0).map(|()| 0)
+    }
+
     /// Rows below this number are in Kafka, as the last marker says. The rows of the base have to
     /// be there.
     pub(super) fn known_rows(
@@ -39,9 +52,6 @@ impl Base {
                 .into(),
         };
         match producer.marker()? {
-            // The first start of this job: markers of other jobs do not count.
-            None if self.rows == 0 => Ok(0),
-            Some(marker) if !is_of(&marker, &self.series) && self.rows == 0 => Ok(0),
             None => Err(lost(format!(
                 "{} rows are in the topic, and the broker has forgotten how many more \
                  (offsets.retention.minutes)",
@@ -68,8 +78,28 @@ fn is_of(marker: &Marker, series: &str) -> bool {
     marker.text == text_of(series)
 }
 
+fn marker_of(series: &str, rows: u64) -> Marker {
+    let offset = i64::try_from(rows).unwrap_or(i64::MAX);
+    Marker { offset, text: text_of(series) }
+}
+
 fn text_of(series: &str) -> String {
     format!("millstream {series}")
+}
+
+/// Writes the marker alone, in a transaction without rows.
+pub(super) fn mark(producer: &mut Producer, series: &str, rows: u64) -> Outcome<()> {
+    let (marker, mut faults) = (marker_of(series, rows), 0);
+    loop {
+        match producer.write(&[], Some(&marker)) {
+            Err(Fault::Retry(message) | Fault::Aborted(message)) if faults < TRIES => {
+                tracing::warn!("a marker is written again: {message}");
+                faults += 1;
+                producer.begin_again()?;
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Writes rows, the first of which has the number `first`. With a `series` each row comes once: the
@@ -85,8 +115,7 @@ pub(super) fn write_rows(
         // After a fault a smaller transaction, which may be complete before its time-out.
         let now = &rest[..(rest.len() >> faults).max(1)];
         let end = number + now.len() as u64;
-        let offset = i64::try_from(end).unwrap_or(i64::MAX);
-        let marker = series.map(|series| Marker { offset, text: text_of(series) });
+        let marker = series.map(|series| marker_of(series, end));
         let there = match producer.write(now, marker.as_ref()) {
             Ok(()) => end,
             Err(Fault::Retry(message) | Fault::Aborted(message)) if faults < TRIES => {

@@ -1,12 +1,13 @@
 //! The thread that sends rows.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_contract::{Error, Result};
 
-use super::numbered::{Base, Row, write_rows};
+use super::numbered::{Base, MARKER_AGE, Row, mark, write_rows};
 use super::options::{Guarantee, SinkOptions};
 use crate::client::cluster::Cluster;
 use crate::client::fault::Fault;
@@ -28,8 +29,12 @@ struct State {
     /// Rows below this number came before, and are left out.
     known: u64,
     flush: bool,
-    /// Whether a checkpoint is there from which the series of numbers goes on.
+    /// Whether a checkpoint is there from which the series of numbers goes on. Without one a job
+    /// that is killed leaves rows that no later run knows of.
     has_checkpoint: bool,
+    /// When the marker was written last, and whether it is to be written again.
+    marked: Instant,
+    mark_again: bool,
     stop: bool,
     failed: Option<Error>,
 }
@@ -65,15 +70,20 @@ impl Shared {
 
 impl Sender {
     /// Begins: finds the topic, and, of a job that goes on, the rows that are there.
-    pub(super) fn start(options: &SinkOptions, base: &Base, memory_bytes: u64) -> Result<Sender> {
+    pub(super) fn start(
+        options: &SinkOptions,
+        (base, resumes): (&Base, bool),
+        memory_bytes: u64,
+    ) -> Result<Sender> {
         let cluster = Cluster::new(options.client.clone(), true);
         let mut producer = Producer::new(cluster, options.producer.clone());
         let failed = |fault: Fault| fault.error(&options.client.shown());
         producer.begin().map_err(failed)?;
         let exactly = options.guarantee == Guarantee::ExactlyOnce;
-        let known = match exactly {
-            true => base.known_rows(&mut producer, options).map_err(failed)?,
-            false => base.rows,
+        let known = match (exactly, resumes) {
+            (false, _) => base.rows,
+            (true, true) => base.known_rows(&mut producer, options).map_err(failed)?,
+            (true, false) => base.begin(&mut producer).map_err(failed)?,
         };
         let partitions = producer.partitions();
         let most = usize::try_from(memory_bytes / 16).unwrap_or(usize::MAX);
@@ -85,7 +95,9 @@ impl Sender {
                 written: known,
                 known,
                 flush: false,
-                has_checkpoint: !exactly || base.rows > 0 || known > 0,
+                has_checkpoint: !exactly || resumes,
+                marked: Instant::now(),
+                mark_again: false,
                 stop: false,
                 failed: None,
             }),
@@ -95,8 +107,16 @@ impl Sender {
             waiting_bytes_max: most.clamp(1 << 20, 64 << 20),
         });
         let own = shared.clone();
-        let spawned =
-            thread::Builder::new().name("kafka sender".into()).spawn(move || send(&own, producer));
+        let send = move || {
+            let sent = catch_unwind(AssertUnwindSafe(|| send(&own, producer)));
+            if sent.is_err() {
+                let fault = Fault::internal("the thread that writes rows has panicked".into());
+                let error = own.failed(fault);
+                own.lock().failed = Some(error);
+                own.changed.notify_all();
+            }
+        };
+        let spawned = thread::Builder::new().name("kafka sender".into()).spawn(send);
         spawned.map_err(|error| failed(Fault::internal(error.to_string())))?;
         Ok(Sender { shared, partitions })
     }
@@ -151,24 +171,34 @@ impl Sender {
         self.shared.lock().next
     }
 
-    /// The job's first checkpoint is there.
+    /// A checkpoint is there.
     pub(super) fn note_checkpoint(&self) {
-        self.shared.lock().has_checkpoint = true;
+        let mut state = self.shared.lock();
+        state.has_checkpoint = true;
+        state.mark_again |= state.marked.elapsed() > MARKER_AGE;
         self.shared.changed.notify_all();
     }
 
-    /// Waits until so many rows are in Kafka.
+    /// While there is no checkpoint: the number of the first row, and all rows below the number
+    /// `end`. They are sent when a checkpoint is there.
+    pub(super) fn unsent(&self, end: u64) -> Option<(u64, Vec<Row>)> {
+        let state = self.shared.lock();
+        let first = state.next - state.waiting.len() as u64;
+        let count = usize::try_from(end.saturating_sub(first)).unwrap_or(usize::MAX);
+        let rows = || state.waiting[..count.min(state.waiting.len())].to_vec();
+        (!state.has_checkpoint).then(|| (first, rows()))
+    }
+
+    /// Waits until so many rows are in Kafka, unless they wait for the first checkpoint.
     pub(super) fn written(&self, rows: u64) -> Result<()> {
         let mut state = self.shared.lock();
         state.flush = true;
-        // A first checkpoint behind some rows: these rows have to be in the topic.
-        state.has_checkpoint |= rows > state.written;
         self.shared.changed.notify_all();
         loop {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            if state.written >= rows {
+            if state.written >= rows || !state.has_checkpoint {
                 return Ok(());
             }
             state = self.shared.wait(state);
@@ -192,9 +222,11 @@ fn send(shared: &Shared, mut producer: Producer) {
                 return;
             }
             let due = state.flush || state.waiting_bytes >= SEND_BYTES;
-            if due && !state.waiting.is_empty() && state.has_checkpoint {
+            let due = (due && !state.waiting.is_empty()) || state.mark_again;
+            if due && state.has_checkpoint {
                 let rows = std::mem::take(&mut state.waiting);
-                let first = state.next - rows.len() as u64;
+                // Of rows that came before, none waits.
+                let first = (state.next - rows.len() as u64).max(state.known);
                 state.flush = false;
                 break (rows, first);
             }
@@ -207,8 +239,12 @@ fn send(shared: &Shared, mut producer: Producer) {
         drop(state);
         let exactly = shared.options.guarantee == Guarantee::ExactlyOnce;
         let series = exactly.then_some(shared.series.as_str());
-        let sent = write_rows(&mut producer, series, &rows, first);
+        let sent = match (rows.is_empty(), series) {
+            (true, Some(series)) => mark(&mut producer, series, first),
+            _ => write_rows(&mut producer, series, &rows, first),
+        };
         let mut state = shared.lock();
+        (state.marked, state.mark_again) = (Instant::now(), false);
         state.waiting_bytes = state.waiting_bytes.saturating_sub(bytes);
         match sent {
             Ok(()) => state.written = state.written.max(first + rows.len() as u64),

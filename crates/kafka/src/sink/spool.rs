@@ -9,6 +9,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use millstream_contract::settings::is_bucket;
 use millstream_contract::sink::{Prepared, Sealed};
@@ -16,7 +17,7 @@ use millstream_contract::{Error, Result};
 use millstream_store::{LocalStore, ObjectWriter, S3Store, Store};
 
 use super::frames::{Frame, HEAD_BYTES, head, rows};
-use super::numbered::{Base, Row, random, write_rows};
+use super::numbered::{Base, MARKER_AGE, Row, mark, random, write_rows};
 use super::options::SinkOptions;
 use crate::client::cluster::Cluster;
 use crate::client::fault::Fault;
@@ -50,9 +51,20 @@ impl Place {
         Place { store, folder: format!("spool/{}/", name.collect::<String>()) }
     }
 
-    /// A new name of an object, whose first row has this number.
-    fn name(&self, first: u64) -> String {
-        format!("{}{first:020}-{:032x}", self.folder, random())
+    /// A new object, whose first row has this number.
+    fn create(&self, first: u64) -> Result<Unsealed> {
+        let name = format!("{}{first:020}-{:032x}", self.folder, random());
+        let writer = self.store.create(&name)?;
+        Ok(Unsealed { name, first, frame: Frame::new(first), writer, bytes: 0 })
+    }
+
+    /// Makes rows durable, the first of which has this number.
+    pub(super) fn keep(&self, first: u64, rows: &[Row]) -> Result<Sealed> {
+        let mut object = self.create(first)?;
+        for (row, number) in rows.iter().zip(first..) {
+            object.push(row, number)?;
+        }
+        object.seal()
     }
 
     /// Deletes objects whose first row is in Kafka. Their other rows are there, too, or belong to
@@ -69,6 +81,11 @@ impl Place {
         Ok(())
     }
 
+    /// Deletes the object of an interval whose rows are in Kafka.
+    pub(super) fn delete_of(&self, interval: &Interval) {
+        interval.spooled.iter().for_each(|spooled| self.delete(&spooled.name));
+    }
+
     fn delete(&self, name: &str) {
         if let Err(error) = self.store.delete(name) {
             // The next start tries again.
@@ -82,12 +99,12 @@ impl Place {
 pub(super) struct Interval {
     pub(super) base: Base,
     /// `None`: it has no rows, or these are in Kafka already.
-    pub(super) spooled: Option<Spooled>,
+    spooled: Option<Spooled>,
 }
 
 /// The rows of an interval in a store: name, number of the first row, bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Spooled {
+struct Spooled {
     name: String,
     first: u64,
     bytes: u64,
@@ -107,6 +124,11 @@ impl Interval {
         let spooled = prepared.sealed.get(1).map(|sealed| spooled(sealed).ok_or_else(wrong));
         let base = Base { series: end.from.clone(), rows };
         Ok(Some(Interval { base, spooled: spooled.transpose()? }))
+    }
+
+    /// Whether its rows are in a store.
+    pub(super) fn is_spooled(&self) -> bool {
+        self.spooled.is_some()
     }
 
     /// Writes the rows that are not in Kafka, from number `known` on.
@@ -199,6 +221,8 @@ struct Writer {
     producer: Producer,
     /// Rows below this number are in Kafka.
     written: u64,
+    /// When the marker was written last.
+    marked: Instant,
 }
 
 /// The rows that come.
@@ -223,6 +247,23 @@ struct Unsealed {
 }
 
 impl Unsealed {
+    /// Adds the row of this number.
+    fn push(&mut self, row: &Row, number: u64) -> Result<()> {
+        self.frame.push(row);
+        match self.frame.bytes() >= FRAME_BYTES {
+            true => Ok(self.write(number + 1)?),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes the object durable.
+    fn seal(mut self) -> Result<Sealed> {
+        // No frame comes behind.
+        self.write(0)?;
+        self.writer.finish()?;
+        Ok(Sealed { from: self.name, to: format!("{} {}", self.first, self.bytes) })
+    }
+
     /// Writes the frame; the next one begins with the row of this number.
     fn write(&mut self, next: u64) -> millstream_store::Result<()> {
         if self.frame.bytes() == 0 {
@@ -251,12 +292,15 @@ impl Spool {
         place: Place,
         options: &SinkOptions,
         base: &Base,
-        varies: bool,
+        (resumes, varies): (bool, bool),
     ) -> Result<Spool> {
         let failed = |fault: Fault| fault.error(&options.client.shown());
         let mut producer = producer(options);
         producer.begin().map_err(failed)?;
-        let known = base.known_rows(&mut producer, options).map_err(failed)?;
+        let known = match resumes {
+            true => base.known_rows(&mut producer, options).map_err(failed)?,
+            false => base.begin(&mut producer).map_err(failed)?,
+        };
         if let Err(error) = place.sweep(base.rows) {
             tracing::warn!(%error, "what killed runs have left in the spool cannot be deleted");
         }
@@ -277,7 +321,7 @@ impl Spool {
             options: options.clone(),
             series: series.to_string(),
             partitions: producer.partitions(),
-            writer: Mutex::new(Writer { producer, written: known }),
+            writer: Mutex::new(Writer { producer, written: known, marked: Instant::now() }),
             rows: Mutex::new(Rows { next, known, open: None, ended: Vec::new() }),
         }
     }
@@ -291,7 +335,7 @@ impl Spool {
     ) -> Result<()> {
         let mut rows = lock(&self.rows);
         let left_out = rows.known.saturating_sub(rows.next).min(count as u64) as usize;
-        let mut number = rows.next + left_out as u64;
+        let number = rows.next + left_out as u64;
         rows.next += count as u64;
         if left_out == count {
             return Ok(());
@@ -299,19 +343,10 @@ impl Spool {
         let records = records(number, left_out)?;
         let mut open = match rows.open.take() {
             Some(open) => open,
-            None => {
-                let name = self.place.name(number);
-                let writer = self.place.store.create(&name)?;
-                let frame = Frame::new(number);
-                Unsealed { name, first: number, frame, writer, bytes: 0 }
-            }
+            None => self.place.create(number)?,
         };
-        for record in records {
-            open.frame.push(&record);
-            number += 1;
-            if open.frame.bytes() >= FRAME_BYTES {
-                open.write(number)?;
-            }
+        for (record, number) in records.iter().zip(number..) {
+            open.push(record, number)?;
         }
         rows.open = Some(open);
         Ok(())
@@ -332,27 +367,32 @@ impl Spool {
     /// Makes the rows of an ended interval durable.
     pub(super) fn seal(&self, prepared: &mut Prepared) -> Result<()> {
         let Some(sealed) = prepared.sealed.get_mut(1) else { return Ok(()) };
-        let mut ended = {
+        let ended = {
             let mut rows = lock(&self.rows);
             let Some(at) = rows.ended.iter().position(|ended| ended.name == sealed.from) else {
                 return Ok(());
             };
             rows.ended.swap_remove(at)
         };
-        // No frame comes behind.
-        ended.write(0)?;
-        sealed.to = format!("{} {}", ended.first, ended.bytes);
-        Ok(ended.writer.finish()?)
+        *sealed = ended.seal()?;
+        Ok(())
     }
 
     /// Writes the rows of a sealed interval whose checkpoint is durable.
     pub(super) fn commit(&self, prepared: &Prepared) -> Result<()> {
         let Some(interval) = Interval::new(prepared)? else { return Ok(()) };
-        let Some(spooled) = &interval.spooled else { return Ok(()) };
+        let failed = |fault: Fault| fault.error(&self.options.client.shown());
         let mut writer = lock(&self.writer);
-        let Writer { producer, written } = &mut *writer;
+        let Writer { producer, written, marked } = &mut *writer;
+        let Some(spooled) = &interval.spooled else {
+            if marked.elapsed() > MARKER_AGE {
+                mark(producer, &self.series, *written).map_err(failed)?;
+                *marked = Instant::now();
+            }
+            return Ok(());
+        };
+        *marked = Instant::now();
         interval.write(spooled, &self.place, *written, |rows, first| {
-            let failed = |fault: Fault| fault.error(&self.options.client.shown());
             write_rows(producer, Some(&self.series), rows, first).map_err(failed)
         })?;
         *written = (*written).max(interval.base.rows);

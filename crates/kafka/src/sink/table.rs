@@ -175,17 +175,19 @@ impl Sink for KafkaSink {
             });
         }
         let new = || Base { series: Uuid::from_u128(random()).to_string(), rows: 0 };
-        let base = state.base.take().unwrap_or_else(new);
+        let resumed = state.base.take();
+        let resumes = resumed.is_some();
+        let base = resumed.unwrap_or_else(new);
         state.series = base.series.clone();
         state.way = Some(match self.why_spooled(state.manner) {
             None => {
-                let sender = Sender::start(&self.options, &base, writers.memory_bytes)?;
+                let sender = Sender::start(&self.options, (&base, resumes), writers.memory_bytes)?;
                 Way::Sender(Arc::new(sender))
             }
             Some(_) => {
                 let place = self.place(state.beside.as_deref())?;
-                let varies = state.manner.varies.is_some();
-                Way::Spool(Arc::new(Spool::start(place, &self.options, &base, varies)?))
+                let how = (resumes, state.manner.varies.is_some());
+                Way::Spool(Arc::new(Spool::start(place, &self.options, &base, how)?))
             }
         });
         Ok(())
@@ -252,7 +254,18 @@ impl Sink for KafkaSink {
         match self.way() {
             Some(Way::Sender(sender)) if self.options.guarantee != Guarantee::None => {
                 let rows = prepared.sealed.first().and_then(|sealed| sealed.to.parse().ok());
-                rows.map_or(Ok(()), |rows| sender.written(rows))
+                let Some(rows) = rows else { return Ok(()) };
+                // Rows before the first checkpoint are kept with it, and are sent behind it.
+                match sender.unsent(rows) {
+                    None => sender.written(rows),
+                    Some((_, unsent)) if unsent.is_empty() => Ok(()),
+                    Some((first, unsent)) => {
+                        let beside = self.lock().beside.clone();
+                        let kept = self.place(beside.as_deref())?.keep(first, &unsent)?;
+                        prepared.sealed.push(kept);
+                        Ok(())
+                    }
+                }
             }
             Some(Way::Spool(spool)) => spool.seal(prepared),
             Some(Way::Sender(_)) | None => Ok(()),
@@ -261,11 +274,19 @@ impl Sink for KafkaSink {
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {
         match self.way() {
-            Some(Way::Sender(sender)) => sender.note_checkpoint(),
+            Some(Way::Sender(sender)) => {
+                sender.note_checkpoint();
+                let kept = Interval::new(prepared)?.filter(|interval| interval.is_spooled());
+                if let Some(interval) = kept {
+                    sender.written(interval.base.rows)?;
+                    let beside = self.lock().beside.clone();
+                    self.place(beside.as_deref())?.delete_of(&interval);
+                }
+            }
             Some(Way::Spool(spool)) => spool.commit(prepared)?,
             None => {
                 let Some(interval) = Interval::new(prepared)? else { return Ok(()) };
-                if interval.spooled.is_some() {
+                if interval.is_spooled() {
                     let beside = self.lock().beside.clone();
                     interval.commit(&self.place(beside.as_deref())?, &self.options)?;
                 }

@@ -169,7 +169,7 @@ fn objects_are_deleted_whose_rows_are_there() {
     // Rows of an interval that is still open.
     take(&spool, 10, 20);
     let other = Place::in_store(place(&disk).store, "another-id");
-    other.store.put(&other.name(0), b"x").unwrap();
+    other.store.put(&format!("{}{:020}-0", other.folder, 0), b"x").unwrap();
     place(&disk).sweep(20).unwrap();
     let left = place(&disk).store.list(&place(&disk).folder).unwrap();
     assert_eq!(left.into_iter().map(|object| object.name).collect::<Vec<_>>(), names[2..]);
