@@ -78,6 +78,9 @@ pub(crate) enum Asked {
     Latest,
     /// The first of a record at this time or later, in milliseconds.
     At(i64),
+    /// The first that the leader has itself: those before are in remote storage (KIP-405). Brokers
+    /// that do not know the question give no offset.
+    EarliestLocal,
 }
 
 impl Asked {
@@ -85,6 +88,7 @@ impl Asked {
         match self {
             Asked::Latest => -1,
             Asked::Earliest => -2,
+            Asked::EarliestLocal => -4,
             // Negative numbers mean other things.
             Asked::At(time) => time.max(0),
         }
@@ -271,6 +275,7 @@ impl Cluster {
         let mut found = BTreeMap::new();
         for (broker, asked) in by_broker {
             let mut topics: BTreeMap<&str, Vec<ListOffsetsPartition>> = BTreeMap::new();
+            let asks_local = asked.iter().any(|(_, asked)| *asked == Asked::EarliestLocal);
             for (partition, asked) in asked {
                 let one = ListOffsetsPartition::default()
                     .with_partition_index(partition.number)
@@ -286,10 +291,11 @@ impl Cluster {
                 .with_topics(topics.into_iter().map(topic).collect());
             let address = self.address(broker)?;
             let response = self.with(&address, |connection| {
-                let version = connection.version_of::<ListOffsetsRequest>(7)?;
-                connection.call_in(&request, version, Duration::ZERO)
+                let version = connection.version_of::<ListOffsetsRequest>(8)?;
+                let is_known = version >= 8 || !asks_local;
+                is_known.then(|| connection.call_in(&request, version, Duration::ZERO)).transpose()
             })?;
-            for topic in response.topics {
+            for topic in response.into_iter().flat_map(|response| response.topics) {
                 for partition in topic.partitions {
                     let number = partition.partition_index;
                     let of = Partition { topic: topic.name.0.to_string(), number };

@@ -86,7 +86,7 @@ fn lanes_to_fetch(state: &mut State, broker: i32, queue_bytes: usize) -> Vec<Ask
     let mut found = Vec::new();
     for (number, lane) in state.lanes.iter_mut().enumerate() {
         let Some(leader) = lane.leader.filter(|leader| leader.broker == broker) else { continue };
-        let has_room = lane.queued_bytes < queue_bytes && !lane.gap;
+        let has_room = lane.queued_bytes < queue_bytes && !lane.gap && !lane.doubt;
         if lane.wanted && has_room && !lane.busy && lane.failed.is_none() && lane.next < lane.until
         {
             lane.busy = true;
@@ -217,12 +217,12 @@ fn take_in(shared: &Shared, asked: &AskedLane, data: PartitionData, nothing: boo
                 lane.next = last.head.end();
                 lane.epoch = last.head.leader_epoch;
                 lane.bytes = shared.settings.partition_bytes;
+                lane.empty_since = None;
                 lane.queued_bytes += batches.iter().map(|batch| batch.head.bytes).sum::<usize>();
                 lane.queue.extend(batches);
-            } else if nothing && lane.next < end {
-                // The log ends in a gap, which compaction leaves.
-                lane.next = end;
-                lane.gap = true;
+            } else if nothing && lane.next.max(lane.empty_to) < end {
+                lane.doubt = true;
+                lane.empty_since.get_or_insert_with(Instant::now);
             }
         }
         Ok(Batches::TooLarge) => {
@@ -275,6 +275,16 @@ fn batches_of(
             ),
             help: "a broker without all records became leader \
                    (unclean.leader.election.enable); begin anew"
+                .into(),
+        });
+    }
+    let replica = data.preferred_read_replica.0;
+    if replica >= 0 {
+        return Err(Fault::Fatal {
+            place: place(),
+            message: format!("its leader sends readers to broker {replica}, which is a follower"),
+            help: "records are read from leaders here: let 'replica.selector.class' of the brokers \
+                   leave clients without a rack at the leader"
                 .into(),
         });
     }

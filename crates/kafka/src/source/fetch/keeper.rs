@@ -14,6 +14,9 @@ use crate::client::fault::Fault;
 
 /// How long a topic may be unknown: a new topic is not known to all brokers at once.
 const UNKNOWN_MAX: Duration = Duration::from_secs(5);
+/// Answers that are empty for as long are not those of a broker that waits for remote storage, if
+/// the broker does not tell which records are there.
+const REMOTE_MAX: Duration = Duration::from_secs(10);
 
 /// The keeper's loop.
 pub(super) fn keep(shared: &Arc<Shared>) {
@@ -45,7 +48,8 @@ pub(super) fn keep(shared: &Arc<Shared>) {
             }
             let full = |lane: &Lane| lane.queued_bytes >= settings.queue_bytes;
             let stale = state.lanes.iter().any(|lane| lane.is_stale(settings.queue_bytes));
-            let asks = headless || discovers || stale;
+            let doubt = state.lanes.iter().any(|lane| lane.doubt);
+            let asks = headless || discovers || stale || doubt;
             if asks || state.commit.is_some() {
                 break (asks, state.commit.take());
             }
@@ -65,6 +69,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
                 looked = Some(Instant::now());
                 note_outside(shared, &mut cluster, &metadata);
                 note_ends(shared, &mut cluster, &metadata);
+                note_gaps(shared, &mut cluster, &metadata);
                 if note_metadata(shared, &metadata) {
                     pause = PAUSE;
                     continue;
@@ -193,6 +198,41 @@ fn note_ends(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
             log.end = log.end.max(*end);
         }
     }
+}
+
+/// Finds out whether empty answers are of a log that ends in a gap, as compaction leaves it. The
+/// same answer comes from a broker that waited too long for what it has in remote storage (KIP-405).
+fn note_gaps(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
+    let doubtful: Vec<(usize, Partition)> = {
+        let state = shared.lock();
+        let lanes = state.lanes.iter().enumerate().filter(|(_, lane)| lane.doubt);
+        lanes.map(|(number, lane)| (number, lane.partition.clone())).collect()
+    };
+    for (number, partition) in doubtful {
+        let asked = BTreeMap::from([(partition.clone(), Asked::EarliestLocal)]);
+        let found = cluster.offsets(metadata, &asked);
+        let topic = metadata.topics.get(&partition.topic);
+        let leader = topic.and_then(|topic| *topic.leaders.get(&partition.number)?);
+        let mut state = shared.lock();
+        let lane = &mut state.lanes[number];
+        lane.doubt = false;
+        let (Ok(found), Some(log)) = (found, lane.log) else { continue };
+        let is_gap = match found.get(&partition).copied().flatten() {
+            // The broker that has answered has these records itself, if there are any.
+            Some(first) => lane.leader == leader && lane.next >= first,
+            None => lane.empty_since.is_some_and(|since| since.elapsed() >= REMOTE_MAX),
+        };
+        if is_gap {
+            lane.empty_to = log.end;
+        }
+        // What has no end goes on with the next record.
+        if is_gap && lane.until < i64::MAX {
+            // Which epochs are within the gap is not known.
+            (lane.next, lane.epoch, lane.gap) = (log.end, -1, true);
+            lane.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+    shared.changed.notify_all();
 }
 
 /// Says of partitions whose next offset is outside of the log where the log begins and ends.

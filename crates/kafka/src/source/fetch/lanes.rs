@@ -65,6 +65,12 @@ pub(super) struct Lane {
     pub(super) queued_bytes: usize,
     /// There is nothing from the end of the queue up to `next`.
     pub(super) gap: bool,
+    /// The last answer was empty, though the log ends further on. The keeper finds out why.
+    pub(super) doubt: bool,
+    /// Answers have been empty so since then.
+    pub(super) empty_since: Option<Instant>,
+    /// There is nothing from `next` up to this offset.
+    pub(super) empty_to: i64,
     /// Bytes to ask for.
     pub(super) bytes: i32,
     pub(super) busy: bool,

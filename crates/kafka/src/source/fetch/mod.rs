@@ -84,6 +84,9 @@ impl Fetcher {
                 queue: VecDeque::new(),
                 queued_bytes: 0,
                 gap: false,
+                doubt: false,
+                empty_since: None,
+                empty_to: 0,
                 bytes: self.0.settings.partition_bytes,
                 busy: false,
                 log: None,
@@ -154,7 +157,8 @@ impl Fetcher {
         let state = self.0.lock();
         let lane = &state.lanes[lane];
         let is_asked = lane.leader.is_some();
-        is_asked && lane.queue.is_empty() && lane.log.is_some_and(|log| lane.next >= log.end)
+        let reached = lane.next.max(lane.empty_to);
+        is_asked && lane.queue.is_empty() && lane.log.is_some_and(|log| reached >= log.end)
     }
 
     pub(super) fn news(&self) -> Option<String> {
