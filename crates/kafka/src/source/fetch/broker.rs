@@ -213,6 +213,8 @@ fn take_in(shared: &Shared, asked: &AskedLane, data: PartitionData, nothing: boo
         Ok(Batches::Some(batches)) => {
             lane.log = Some(Log { start: data.log_start_offset, end });
             lane.told = Instant::now();
+            lane.answered = Some(lane.told);
+            lane.open = end < data.high_watermark;
             if let Some(last) = batches.last() {
                 lane.next = last.head.end();
                 lane.epoch = last.head.leader_epoch;

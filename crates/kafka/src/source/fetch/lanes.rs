@@ -77,6 +77,10 @@ pub(super) struct Lane {
     /// What a broker has told of the log, and when.
     pub(super) log: Option<Log>,
     pub(super) told: Instant,
+    /// When a broker last answered a request for records, and whether there are records behind the
+    /// end, of open transactions.
+    pub(super) answered: Option<Instant>,
+    pub(super) open: bool,
     pub(super) waker: Option<Waker>,
     pub(super) failed: Option<Fault>,
     /// The topic has been unknown since then.

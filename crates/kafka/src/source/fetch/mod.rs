@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Waker;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -26,6 +26,9 @@ use self::lanes::{Lane, Shared, State};
 use super::options::FetchSettings;
 use crate::client::cluster::Partition;
 use crate::client::fault::Fault;
+
+/// How much later than asked for an answer may come, until the broker may have gone.
+const LATE: Duration = Duration::from_secs(2);
 
 /// The partitions of a table that one process reads.
 pub(super) struct Fetcher(Arc<Shared>);
@@ -91,6 +94,8 @@ impl Fetcher {
                 busy: false,
                 log: None,
                 told: Instant::now(),
+                answered: None,
+                open: false,
                 waker: None,
                 failed: None,
                 unknown_since: None,
@@ -152,13 +157,16 @@ impl Fetcher {
         self.0.lock().lanes[lane].log
     }
 
-    /// Whether all of the partition has been taken, as far as brokers have told.
+    /// Whether all of the partition has been taken, as a broker has told just now. Records of open
+    /// transactions are still to come.
     pub(super) fn caught_up(&self, lane: usize) -> bool {
+        let longest = Duration::from_millis(self.0.settings.max_wait_ms.max(0) as u64) + LATE;
         let state = self.0.lock();
         let lane = &state.lanes[lane];
-        let is_asked = lane.leader.is_some();
+        let is_told = lane.leader.is_some() && lane.answered.is_some_and(|at| at.elapsed() < longest);
         let reached = lane.next.max(lane.empty_to);
-        is_asked && lane.queue.is_empty() && lane.log.is_some_and(|log| reached >= log.end)
+        let is_taken = lane.queue.is_empty() && lane.log.is_some_and(|log| reached >= log.end);
+        is_told && is_taken && !lane.open
     }
 
     pub(super) fn news(&self) -> Option<String> {
