@@ -175,16 +175,19 @@ fn request_for(settings: &FetchSettings, lanes: &[AskedLane], version: i16) -> F
 
 /// Takes in a response. Returns the lanes in the response.
 fn take_in_all(shared: &Shared, lanes: &[AskedLane], response: FetchResponse) -> BTreeSet<usize> {
-    let whole_is_empty = response
-        .responses
-        .iter()
-        .flat_map(|topic| &topic.partitions)
-        .all(|partition| partition.records.as_ref().is_none_or(Bytes::is_empty));
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    let all_bytes: usize =
+        partitions.map(|partition| partition.records.as_ref().map_or(0, Bytes::len)).sum();
     // A throttled broker sends nothing although there is something.
-    let nothing = whole_is_empty && response.throttle_time_ms == 0;
+    let nothing = all_bytes == 0 && response.throttle_time_ms == 0;
     let mut answered = BTreeSet::new();
     for topic in response.responses {
-        for data in topic.partitions {
+        for mut data in topic.partitions {
+            // What waits in a queue should not keep the whole response in memory.
+            let is_small = |records: &Bytes| 2 * records.len() < all_bytes;
+            if let Some(small) = data.records.take_if(|records| is_small(records)) {
+                data.records = Some(Bytes::copy_from_slice(&small));
+            }
             let asked = lanes.iter().find(|asked| {
                 // Of the two, a response has one.
                 let same = match topic.topic_id.is_nil() {
