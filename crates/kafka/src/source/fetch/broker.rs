@@ -26,18 +26,20 @@ use crate::source::options::FetchSettings;
 pub(super) fn fetch(shared: &Shared, broker: i32) {
     let mut connection: Option<Connection> = None;
     let mut pause = PAUSE;
+    let mut turn = 0;
     loop {
         let mut state = shared.lock();
         let lanes = loop {
             if state.stop {
                 return;
             }
-            let lanes = lanes_to_fetch(&mut state, broker, shared.settings.queue_bytes);
+            let lanes = lanes_to_fetch(&mut state, broker, shared.settings.queue_bytes, turn);
             if !lanes.is_empty() {
                 break lanes;
             }
             state = shared.wait(state, Duration::from_secs(60));
         };
+        turn = lanes.first().map_or(0, |asked| asked.lane + 1);
         let address = state.brokers.get(&broker).cloned();
         drop(state);
         let fetched = match address {
@@ -82,7 +84,14 @@ struct AskedLane {
     bytes: i32,
 }
 
-fn lanes_to_fetch(state: &mut State, broker: i32, queue_bytes: usize) -> Vec<AskedLane> {
+/// The lanes that have room, from lane `turn` on: a broker fills a response in the order of the
+/// request, and only the first partition gets a batch that is larger than it may be.
+fn lanes_to_fetch(
+    state: &mut State,
+    broker: i32,
+    queue_bytes: usize,
+    turn: usize,
+) -> Vec<AskedLane> {
     let mut found = Vec::new();
     for (number, lane) in state.lanes.iter_mut().enumerate() {
         let Some(leader) = lane.leader.filter(|leader| leader.broker == broker) else { continue };
@@ -101,6 +110,8 @@ fn lanes_to_fetch(state: &mut State, broker: i32, queue_bytes: usize) -> Vec<Ask
             });
         }
     }
+    let first = found.iter().position(|asked| asked.lane >= turn).unwrap_or(0);
+    found.rotate_left(first);
     found
 }
 
@@ -141,15 +152,18 @@ fn fetch_once(
     Ok(())
 }
 
-/// The request for the next batches of partitions.
+/// The request for the next batches of partitions, in this order as far as topics allow.
 fn request_for(settings: &FetchSettings, lanes: &[AskedLane], version: i16) -> FetchRequest {
     let by_id = version >= 13;
-    let mut topics: BTreeMap<&str, FetchTopic> = BTreeMap::new();
+    let (mut topics, mut numbers) = (Vec::new(), BTreeMap::new());
     for asked in lanes {
-        let topic = topics.entry(&asked.partition.topic).or_insert_with(|| match by_id {
-            true => FetchTopic::default().with_topic_id(asked.topic_id),
-            false => FetchTopic::default()
-                .with_topic(TopicName(StrBytes::from_string(asked.partition.topic.clone()))),
+        let number = *numbers.entry(&asked.partition.topic).or_insert_with(|| {
+            topics.push(match by_id {
+                true => FetchTopic::default().with_topic_id(asked.topic_id),
+                false => FetchTopic::default()
+                    .with_topic(TopicName(StrBytes::from_string(asked.partition.topic.clone()))),
+            });
+            topics.len() - 1
         });
         let mut one = FetchPartition::default()
             .with_partition(asked.partition.number)
@@ -161,7 +175,7 @@ fn request_for(settings: &FetchSettings, lanes: &[AskedLane], version: i16) -> F
         if version >= 12 {
             one = one.with_last_fetched_epoch(asked.epoch);
         }
-        topic.partitions.push(one);
+        topics[number].partitions.push(one);
     }
     FetchRequest::default()
         .with_replica_id(BrokerId(-1))
@@ -170,7 +184,7 @@ fn request_for(settings: &FetchSettings, lanes: &[AskedLane], version: i16) -> F
         .with_max_bytes(settings.max_bytes)
         .with_isolation_level(i8::from(settings.committed_only))
         .with_session_epoch(-1)
-        .with_topics(topics.into_values().collect())
+        .with_topics(topics)
 }
 
 /// Takes in a response. Returns the lanes in the response.
