@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::broker::fetch;
 use super::faults::{is_other, made_again, out_of_range};
-use super::lanes::{Lane, Log, PAUSE, PAUSE_MAX, STALE, Shared, State, note_trouble, wake_all};
+use super::lanes::{Lane, Log, PAUSE, PAUSE_MAX, STALE, Shared, State, guarded, note_trouble, wake_all};
 use crate::client::cluster::{Asked, Cluster, Metadata, Partition};
 use crate::client::fault::Fault;
 
@@ -145,7 +145,8 @@ fn note_metadata(shared: &Arc<Shared>, metadata: &Metadata) -> bool {
         if state.threads.insert(broker) {
             let shared = shared.clone();
             let name = format!("kafka broker {broker}");
-            if thread::Builder::new().name(name).spawn(move || fetch(&shared, broker)).is_err() {
+            let work = move || guarded(&shared, |shared| fetch(shared, broker));
+            if thread::Builder::new().name(name).spawn(work).is_err() {
                 state.threads.remove(&broker);
                 all = false;
             }

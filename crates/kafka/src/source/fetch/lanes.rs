@@ -1,6 +1,7 @@
 //! The partitions of a process, each with a queue of fetched batches.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -131,6 +132,17 @@ impl Shared {
     ) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, longest);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Does the work of a thread. If it panics, all threads end, and splits say so.
+pub(super) fn guarded(shared: &Shared, work: impl FnOnce(&Shared)) {
+    if catch_unwind(AssertUnwindSafe(|| work(shared))).is_err() {
+        let mut state = shared.lock();
+        state.stop = true;
+        wake_all(&mut state);
+        drop(state);
+        shared.changed.notify_all();
     }
 }
 

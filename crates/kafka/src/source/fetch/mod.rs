@@ -22,7 +22,7 @@ use uuid::Uuid;
 pub(super) use self::faults::{is_other, made_again, out_of_range};
 use self::keeper::keep;
 pub(super) use self::lanes::{Fetched, Log, Ready};
-use self::lanes::{Lane, Shared, State};
+use self::lanes::{Lane, Shared, State, guarded};
 use super::options::FetchSettings;
 use crate::client::cluster::Partition;
 use crate::client::fault::Fault;
@@ -64,7 +64,8 @@ impl Fetcher {
         });
         let keeper = shared.clone();
         let name = "kafka keeper".to_string();
-        if thread::Builder::new().name(name).spawn(move || keep(&keeper)).is_err() {
+        let work = move || guarded(&keeper, |_| keep(&keeper));
+        if thread::Builder::new().name(name).spawn(work).is_err() {
             shared.lock().stop = true;
         }
         Fetcher(shared)
