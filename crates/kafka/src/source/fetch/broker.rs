@@ -63,10 +63,7 @@ pub(super) fn fetch(shared: &Shared, broker: i32) {
                 drop(state);
                 note_trouble(shared, Some(&fault));
                 shared.changed.notify_all();
-                let state = shared.lock();
-                if !state.stop {
-                    drop(shared.wait(state, pause));
-                }
+                shared.rest(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
@@ -143,7 +140,7 @@ fn fetch_once(
         let lane = &mut state.lanes[asked.lane];
         lane.busy = false;
         if !answered.contains(&asked.lane) {
-            lane.leader = None;
+            (lane.leader, lane.refused) = (None, true);
         }
     }
     drop(state);
@@ -240,15 +237,18 @@ fn take_in(shared: &Shared, asked: &AskedLane, data: PartitionData, nothing: boo
                 lane.queued_bytes += batches.iter().map(|batch| batch.head.bytes).sum::<usize>();
                 lane.queue.extend(batches);
             } else if nothing && lane.next.max(lane.empty_to) < end {
-                lane.doubt = true;
+                // The same empty answer comes again at once, perhaps.
+                (lane.doubt, lane.refused) = (true, lane.empty_since.is_some());
                 lane.empty_since.get_or_insert_with(Instant::now);
             }
         }
         Ok(Batches::TooLarge) => {
             lane.bytes = lane.bytes.saturating_mul(2).min(256 << 20);
         }
-        Ok(Batches::OtherLeader) => lane.leader = None,
-        Ok(Batches::Outside) => (lane.leader, lane.outside) = (None, true),
+        Ok(Batches::OtherLeader) => (lane.leader, lane.refused) = (None, true),
+        Ok(Batches::Outside) => {
+            (lane.leader, lane.refused, lane.outside) = (None, true, true);
+        }
         Err(fault) => lane.failed = Some(fault),
     }
     lane.waker.take().into_iter().for_each(Waker::wake);

@@ -26,7 +26,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
     let mut looked: Option<Instant> = None;
     loop {
         let mut state = shared.lock();
-        let (asks, commit) = loop {
+        let (asks, is_refused, commit) = loop {
             let headless = state
                 .lanes
                 .iter()
@@ -51,7 +51,11 @@ pub(super) fn keep(shared: &Arc<Shared>) {
             let doubt = state.lanes.iter().any(|lane| lane.doubt);
             let asks = headless || discovers || stale || doubt;
             if asks || state.commit.is_some() {
-                break (asks, state.commit.take());
+                let mut is_refused = false;
+                for lane in &mut state.lanes {
+                    is_refused |= asks && std::mem::take(&mut lane.refused);
+                }
+                break (asks, is_refused, state.commit.take());
             }
             let mut longest = due(looked).unwrap_or(Duration::from_secs(3_600));
             if state.lanes.iter().any(full) {
@@ -63,6 +67,10 @@ pub(super) fn keep(shared: &Arc<Shared>) {
         commit_offsets(shared, &mut cluster, commit);
         if !asks {
             continue;
+        }
+        // The leader may be the same, and refuse again.
+        if is_refused {
+            shared.rest(PAUSE);
         }
         match settings.topics.metadata(&mut cluster) {
             Ok(metadata) => {
@@ -77,10 +85,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
             }
             Err(fault) => note_trouble(shared, Some(&fault)),
         }
-        let state = shared.lock();
-        if !state.stop {
-            drop(shared.wait(state, pause));
-        }
+        shared.rest(pause);
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }

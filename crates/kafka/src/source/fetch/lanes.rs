@@ -86,6 +86,8 @@ pub(super) struct Lane {
     pub(super) failed: Option<Fault>,
     /// The topic has been unknown since then.
     pub(super) unknown_since: Option<Instant>,
+    /// A broker has just refused to answer for it, so who leads it is asked after a pause.
+    pub(super) refused: bool,
     /// The broker says that `next` is outside of the log.
     pub(super) outside: bool,
 }
@@ -132,6 +134,17 @@ impl Shared {
     ) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, longest);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits so long, or until the end.
+    pub(super) fn rest(&self, pause: Duration) {
+        let end = Instant::now() + pause;
+        let mut state = self.lock();
+        let mut left = pause;
+        while !state.stop && !left.is_zero() {
+            state = self.wait(state, left);
+            left = end.saturating_duration_since(Instant::now());
+        }
     }
 }
 

@@ -100,6 +100,7 @@ impl Fetcher {
                 waker: None,
                 failed: None,
                 unknown_since: None,
+                refused: false,
                 outside: false,
             });
         }
