@@ -11,6 +11,7 @@
 //! | `header-list` | ARRAY<ROW<key STRING, value BYTES>> | all |
 //! | `leader-epoch` | INT | |
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -277,11 +278,13 @@ impl HeaderValues {
         let (mut names, mut values) = (StringBuilder::new(), BinaryBuilder::new());
         let mut lengths = Vec::with_capacity(rows.len());
         for row in rows {
-            let all: Vec<_> = self.of(*row).collect();
+            let last: HashMap<&String, usize> = match last_only {
+                true => self.of(*row).enumerate().map(|(at, (name, _))| (name, at)).collect(),
+                false => HashMap::new(),
+            };
             let mut length = 0;
-            for (number, (name, value)) in all.iter().enumerate() {
-                let again = all.iter().skip(number + 1).any(|(later, _)| later == name);
-                if !(last_only && again) {
+            for (at, (name, value)) in self.of(*row).enumerate() {
+                if last.get(name).is_none_or(|last| *last == at) {
                     names.append_value(name);
                     values.append_option(value.as_ref());
                     length += 1;
@@ -340,6 +343,26 @@ mod tests {
             exact: false,
         };
         Columns::new(&table, &Options::new(&table), true)
+    }
+
+    #[test]
+    fn of_headers_with_one_name_a_map_has_the_last() {
+        let value = |byte: u8| Some(vec![byte]);
+        let headers = HeaderValues {
+            ends: vec![3, 4],
+            names: ["x", "y", "x", "x"].map(String::from).to_vec(),
+            values: vec![value(1), None, value(2), value(3)],
+        };
+        let fields = header_fields("key", "value");
+        for (last_only, expected) in [(true, "yxx"), (false, "xyxx")] {
+            let (entries, offsets) = headers.entries(&fields, &[0, 1], last_only).unwrap();
+            let names = entries.column(0).as_any().downcast_ref::<StringArray>().unwrap();
+            assert_eq!(names.iter().flatten().collect::<String>(), expected);
+            assert_eq!(offsets.last(), Some(&(expected.len() as i32)));
+        }
+        let (entries, _) = headers.entries(&fields, &[0], true).unwrap();
+        let values = entries.column(1).as_any().downcast_ref::<arrow::array::BinaryArray>().unwrap();
+        assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some([2u8].as_slice())]);
     }
 
     #[test]
