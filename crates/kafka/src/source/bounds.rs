@@ -35,6 +35,14 @@ pub(super) fn starts(
     logs: &BTreeMap<Partition, Log>,
 ) -> Outcome<BTreeMap<Partition, i64>> {
     let mut found = resolved(cluster, metadata, options, &options.startup, logs)?;
+    if let Bound::Specific(_) = &options.startup {
+        // As in Flink, partitions that are not named begin where the group is.
+        let unnamed = logs.iter().filter(|(partition, _)| matches!(found.get(partition), Some(None)));
+        let unnamed: BTreeMap<_, _> = unnamed.map(|(of, log)| (of.clone(), *log)).collect();
+        if options.fetch.group.is_some() && !unnamed.is_empty() {
+            found.extend(resolved(cluster, metadata, options, &Bound::Group, &unnamed)?);
+        }
+    }
     let mut starts = BTreeMap::new();
     for (partition, log) in logs {
         let offset = match (found.remove(partition).flatten(), &options.startup) {
@@ -44,7 +52,6 @@ pub(super) fn starts(
                 Reset::Latest => log.end,
                 Reset::Fail => return Err(no_offset(partition, options)),
             },
-            // As in Flink, partitions that are not named begin where the group is.
             (None, Bound::Specific(_)) => match options.reset {
                 Reset::Latest => log.end,
                 _ => log.start,
