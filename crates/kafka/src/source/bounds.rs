@@ -83,6 +83,8 @@ pub(super) fn ends(
         let offset = match (found.remove(partition).flatten(), bound) {
             (Some(offset), _) => offset,
             (None, Bound::Group) => return Err(no_offset(partition, options)),
+            // As in Flink, nothing is read of partitions that are not named.
+            (None, Bound::Specific(_)) => log.start,
             (None, _) => log.end,
         };
         ends.insert(partition.clone(), offset);
