@@ -76,6 +76,8 @@ pub(crate) enum Asked {
     Earliest,
     /// The end: of records that count at the level of isolation.
     Latest,
+    /// The end, with records of open transactions.
+    HighWatermark,
     /// The first of a record at this time or later, in milliseconds.
     At(i64),
     /// The first that the leader has itself: those before are in remote storage (KIP-405). Brokers
@@ -86,7 +88,7 @@ pub(crate) enum Asked {
 impl Asked {
     fn timestamp(self) -> i64 {
         match self {
-            Asked::Latest => -1,
+            Asked::Latest | Asked::HighWatermark => -1,
             Asked::Earliest => -2,
             Asked::EarliestLocal => -4,
             // Negative numbers mean other things.
@@ -275,7 +277,8 @@ impl Cluster {
         let mut found = BTreeMap::new();
         for (broker, asked) in by_broker {
             let mut topics: BTreeMap<&str, Vec<ListOffsetsPartition>> = BTreeMap::new();
-            let asks_local = asked.iter().any(|(_, asked)| *asked == Asked::EarliestLocal);
+            let asks = |kind: Asked| asked.iter().any(|(_, asked)| *asked == kind);
+            let (asks_local, asks_all) = (asks(Asked::EarliestLocal), asks(Asked::HighWatermark));
             for (partition, asked) in asked {
                 let one = ListOffsetsPartition::default()
                     .with_partition_index(partition.number)
@@ -287,7 +290,7 @@ impl Cluster {
             };
             let request = ListOffsetsRequest::default()
                 .with_replica_id(BrokerId(-1))
-                .with_isolation_level(i8::from(self.committed_only))
+                .with_isolation_level(i8::from(self.committed_only && !asks_all))
                 .with_topics(topics.into_iter().map(topic).collect());
             let address = self.address(broker)?;
             let response = self.with(&address, |connection| {

@@ -59,8 +59,15 @@ pub(super) fn starts(
             // Nothing is as late.
             (None, _) => log.end,
         };
+        let mut log = *log;
+        if offset > log.end {
+            // Another reader of the group may have read records of open transactions.
+            let asked = BTreeMap::from([(partition.clone(), Asked::HighWatermark)]);
+            let found = cluster.offsets(metadata, &asked)?;
+            log.end = found.get(partition).copied().flatten().unwrap_or(log.end);
+        }
         if offset < log.start || offset > log.end {
-            return Err(out_of_range(partition, offset, *log));
+            return Err(out_of_range(partition, offset, log));
         }
         starts.insert(partition.clone(), offset);
     }

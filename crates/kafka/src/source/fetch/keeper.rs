@@ -254,7 +254,7 @@ fn note_outside(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
             let found = cluster.offsets(metadata, &asked).ok()?;
             found.get(&partition).copied().flatten()
         };
-        let (Some(start), Some(end)) = (offset(Asked::Earliest), offset(Asked::Latest)) else {
+        let (Some(start), Some(end)) = (offset(Asked::Earliest), offset(Asked::HighWatermark)) else {
             continue;
         };
         let mut state = shared.lock();
