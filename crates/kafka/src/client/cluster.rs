@@ -396,6 +396,14 @@ impl Cluster {
         group: &str,
         offsets: &BTreeMap<Partition, i64>,
     ) -> Outcome<()> {
+        match self.commit_once(group, offsets) {
+            // Brokers close connections that have been idle. A new one is used the second time.
+            Err(Fault::Retry(_)) => self.commit_once(group, offsets),
+            result => result,
+        }
+    }
+
+    fn commit_once(&mut self, group: &str, offsets: &BTreeMap<Partition, i64>) -> Outcome<()> {
         let address = self.coordinator(Kind::Group, group)?;
         let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
         for (partition, offset) in offsets {
