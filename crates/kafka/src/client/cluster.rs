@@ -186,6 +186,15 @@ impl Cluster {
 
     /// These topics, or all.
     pub(crate) fn metadata(&mut self, topics: Option<&[String]>) -> Outcome<Metadata> {
+        self.metadata_of(topics, |_| true)
+    }
+
+    /// Those of these topics, or of all, that are wanted. Errors of others do not count.
+    pub(crate) fn metadata_of(
+        &mut self,
+        topics: Option<&[String]>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Outcome<Metadata> {
         let wanted = topics.map(|topics| {
             let topic =
                 |name: &String| MetadataRequestTopic::default().with_name(Some(topic_name(name)));
@@ -206,10 +215,14 @@ impl Cluster {
         }
         for topic in response.topics {
             let name = topic.name.map(|name| name.0.to_string()).unwrap_or_default();
+            if !is_wanted(&name) {
+                continue;
+            }
             match error_of(topic.error_code) {
                 None | Some(ResponseError::LeaderNotAvailable) => {}
                 Some(ResponseError::UnknownTopicOrPartition) => {
-                    found.missing.push(name);
+                    // Of all topics, one may be about to be deleted.
+                    found.missing.extend(topics.is_some().then_some(name));
                     continue;
                 }
                 Some(error) => {
@@ -240,8 +253,9 @@ impl Cluster {
 
     /// The error for a topic that is not there.
     pub(crate) fn no_topic(&mut self, name: &str) -> Fault {
-        let all = self.metadata(None).map(|all| all.topics).unwrap_or_default();
-        let names = all.keys().map(String::as_str).filter(|name| !name.starts_with("__"));
+        let all = self.metadata_of(None, |name| !name.starts_with("__"));
+        let all = all.map(|all| all.topics).unwrap_or_default();
+        let names = all.keys().map(String::as_str);
         let help = match closest(name, names.clone()) {
             Some(similar) => format!("did you mean '{similar}'?"),
             None => {

@@ -65,11 +65,7 @@ impl Topics {
     pub(super) fn metadata(&self, cluster: &mut Cluster) -> Outcome<Metadata> {
         match self {
             Topics::List(topics) => cluster.metadata(Some(topics)),
-            Topics::Pattern(pattern) => {
-                let mut found = cluster.metadata(None)?;
-                found.topics.retain(|name, _| pattern.is_match(name));
-                Ok(found)
-            }
+            Topics::Pattern(pattern) => cluster.metadata_of(None, |name| pattern.is_match(name)),
         }
     }
 
