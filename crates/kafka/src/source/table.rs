@@ -191,7 +191,7 @@ impl KafkaTable {
         self.of.fetcher.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    fn plan(&self, partition: &Partition, projection: &[usize]) -> Result<Plan> {
+    pub(super) fn plan(&self, partition: &Partition, projection: &[usize]) -> Result<Plan> {
         let Declared { columns, value, key, tombstones, .. } = &*self.of;
         let source: Arc<str> =
             format!("topic '{}', partition {}", partition.topic, partition.number).into();
