@@ -320,28 +320,13 @@ impl HeaderValues {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use crate::tests::table;
 
     /// The columns of a table `a INT, b STRING, c BIGINT` with a key.
     fn columns(options: &[(&str, &str)]) -> Result<Columns> {
-        let field = |name: &str, of: DataType| Field::new(name, of, true);
-        let schema = Schema::new(vec![
-            field("a", DataType::Int32),
-            field("b", DataType::Utf8),
-            field("c", DataType::Int64),
-        ]);
-        let options = options.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        let table = TableOptions {
-            name: "t".into(),
-            options: options.collect(),
-            schema: Arc::new(schema),
-            metadata: BTreeMap::new(),
-            partitioned_by: Vec::new(),
-            base_dir: ".".into(),
-            exact: false,
-        };
+        let columns = [("a", DataType::Int32), ("b", DataType::Utf8), ("c", DataType::Int64)];
+        let table = table(&columns, options);
         Columns::new(&table, &Options::new(&table), true)
     }
 

@@ -304,34 +304,17 @@ impl Places for Offsets {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use arrow::datatypes::{DataType, Field, Schema};
-    use millstream_contract::table::TableOptions;
+    use arrow::datatypes::DataType;
 
     use super::*;
     use crate::client::batch::Head;
     use crate::client::encode::{NewRecord, Writer, batch};
     use crate::source::table::KafkaTable;
+    use crate::tests::table;
 
     /// A chunk of as many messages without a value.
     fn tombstones(count: usize) -> Box<KafkaChunk> {
-        let options = [
-            ("topic", "t"),
-            ("properties.bootstrap.servers", "localhost:1"),
-            ("format", "raw"),
-            ("scan.startup.mode", "earliest-offset"),
-        ];
-        let options = options.map(|(name, value)| (name.to_string(), value.to_string()));
-        let table = TableOptions {
-            name: "t".into(),
-            schema: Arc::new(Schema::new(vec![Field::new("v", DataType::Binary, true)])),
-            metadata: BTreeMap::new(),
-            options: options.into(),
-            partitioned_by: Vec::new(),
-            base_dir: ".".into(),
-            exact: false,
-        };
+        let table = table(&[("v", DataType::Binary)], &[("format", "raw")]);
         let partition = Partition { topic: "t".into(), number: 0 };
         let plan = KafkaTable::declared(&table).unwrap().plan(&partition, &[]).unwrap();
         let writer = Writer { id: -1, epoch: -1, transactional: false };

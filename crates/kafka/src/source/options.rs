@@ -45,12 +45,14 @@ const OF_PRODUCERS: &[&str] = &[
     "compression.type",
     "delivery.timeout.ms",
     "enable.idempotence",
+    "key.serializer",
     "linger.ms",
     "max.block.ms",
     "max.in.flight.requests.per.connection",
     "max.request.size",
     "retries",
     "transaction.timeout.ms",
+    "value.serializer",
 ];
 
 /// Which topics.
