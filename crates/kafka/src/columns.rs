@@ -346,7 +346,8 @@ mod tests {
             assert_eq!(offsets.last(), Some(&(expected.len() as i32)));
         }
         let (entries, _) = headers.entries(&fields, &[0], true).unwrap();
-        let values = entries.column(1).as_any().downcast_ref::<arrow::array::BinaryArray>().unwrap();
+        let values =
+            entries.column(1).as_any().downcast_ref::<arrow::array::BinaryArray>().unwrap();
         assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some([2u8].as_slice())]);
     }
 

@@ -80,8 +80,8 @@ pub(crate) enum Asked {
     HighWatermark,
     /// The first of a record at this time or later, in milliseconds.
     At(i64),
-    /// The first that the leader has itself: those before are in remote storage (KIP-405). Brokers
-    /// that do not know the question give no offset.
+    /// The first in the leader's own log; earlier records are in remote storage (KIP-405). Old
+    /// brokers do not know the question, and give no offset.
     EarliestLocal,
 }
 
@@ -189,7 +189,7 @@ impl Cluster {
         self.metadata_of(topics, |_| true)
     }
 
-    /// Those of these topics, or of all, that are wanted. Errors of others do not count.
+    /// The wanted topics among these, or among all. Errors of other topics do not count.
     pub(crate) fn metadata_of(
         &mut self,
         topics: Option<&[String]>,

@@ -327,7 +327,8 @@ mod tests {
         assert_eq!(jaas_value(jaas, "password").as_deref(), Some("a!b"));
         // To Java a slash begins a comment.
         let wrong = ["", "username", "username=x", "username=;", "username=a/b;", "username=a=b;"];
-        for wrong in wrong.into_iter().chain(["username=\"x", "myusername=\"x\"", "username=a'b';"]) {
+        for wrong in wrong.into_iter().chain(["username=\"x", "myusername=\"x\"", "username=a'b';"])
+        {
             assert_eq!(jaas_value(wrong, "username"), None, "{wrong}");
         }
     }

@@ -37,7 +37,8 @@ pub(super) fn starts(
     let mut found = resolved(cluster, metadata, options, &options.startup, logs)?;
     if let Bound::Specific(_) = &options.startup {
         // As in Flink, partitions that are not named begin where the group is.
-        let unnamed = logs.iter().filter(|(partition, _)| matches!(found.get(partition), Some(None)));
+        let unnamed =
+            logs.iter().filter(|(partition, _)| matches!(found.get(partition), Some(None)));
         let unnamed: BTreeMap<_, _> = unnamed.map(|(of, log)| (of.clone(), *log)).collect();
         if options.fetch.group.is_some() && !unnamed.is_empty() {
             found.extend(resolved(cluster, metadata, options, &Bound::Group, &unnamed)?);
@@ -137,5 +138,31 @@ fn resolved(
             let committed = cluster.committed(group, &partitions)?;
             each(&|partition, _| committed.get(partition).map(|of| of.offset))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+    use millstream_connect::Options;
+
+    use super::*;
+    use crate::tests::table;
+
+    #[test]
+    fn of_partitions_without_a_specific_end_nothing_is_read() {
+        let table = table(
+            &[("v", DataType::Binary)],
+            &[
+                ("scan.bounded.mode", "specific-offsets"),
+                ("scan.bounded.specific-offsets", "partition:1,offset:7"),
+            ],
+        );
+        let scan = ScanOptions::from_options(&table, &Options::new(&table)).unwrap();
+        let of = |number| Partition { topic: "t".into(), number };
+        let logs = BTreeMap::from([0, 1].map(|number| (of(number), Log { start: 3, end: 9 })));
+        let mut cluster = Cluster::new(scan.fetch.client.clone(), true);
+        let found = ends(&mut cluster, &Metadata::default(), &scan, &logs).unwrap();
+        assert_eq!(found, BTreeMap::from([(of(0), 3), (of(1), 7)]));
     }
 }

@@ -264,7 +264,7 @@ impl Table for KafkaTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        // Each try looks anew who leads what.
+        // Leaders may change between two tries.
         let starts = self.cluster().patiently(|cluster| self.starts(cluster, options));
         let (starts, seen) = starts.map_err(|fault| self.failed(fault))?;
         let fetcher = self.running().unwrap_or_else(|| {

@@ -302,8 +302,7 @@ fn batches_of(
         return Err(Fault::Fatal {
             place: place(),
             message: format!("its leader sends readers to broker {replica}, which is a follower"),
-            help: "records are read from leaders here: let 'replica.selector.class' of the brokers \
-                   leave clients without a rack at the leader"
+            help: "records are read from leaders here: see 'replica.selector.class' of the brokers"
                 .into(),
         });
     }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::broker::fetch;
 use super::faults::{is_other, made_again, out_of_range};
-use super::lanes::{Lane, Log, PAUSE, PAUSE_MAX, STALE, Shared, State, guarded, note_trouble, wake_all};
+use super::lanes::{
+    Lane, Log, PAUSE, PAUSE_MAX, STALE, Shared, State, guarded, note_trouble, wake_all,
+};
 use crate::client::cluster::{Asked, Cluster, Metadata, Partition};
 use crate::client::fault::Fault;
 
@@ -206,8 +208,8 @@ fn note_ends(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
     }
 }
 
-/// Finds out whether empty answers are of a log that ends in a gap, as compaction leaves it. The
-/// same answer comes from a broker that waited too long for what it has in remote storage (KIP-405).
+/// Finds out whether answers are empty because the log ends in a gap, as compaction leaves it. A
+/// broker that has waited too long for remote storage (KIP-405) gives the same answer.
 fn note_gaps(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
     let doubtful: Vec<(usize, Partition)> = {
         let state = shared.lock();
@@ -254,7 +256,8 @@ fn note_outside(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
             let found = cluster.offsets(metadata, &asked).ok()?;
             found.get(&partition).copied().flatten()
         };
-        let (Some(start), Some(end)) = (offset(Asked::Earliest), offset(Asked::HighWatermark)) else {
+        let (Some(start), Some(end)) = (offset(Asked::Earliest), offset(Asked::HighWatermark))
+        else {
             continue;
         };
         let mut state = shared.lock();

@@ -10,6 +10,8 @@ mod broker;
 mod faults;
 mod keeper;
 mod lanes;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
@@ -165,7 +167,8 @@ impl Fetcher {
         let longest = Duration::from_millis(self.0.settings.max_wait_ms.max(0) as u64) + LATE;
         let state = self.0.lock();
         let lane = &state.lanes[lane];
-        let is_told = lane.leader.is_some() && lane.answered.is_some_and(|at| at.elapsed() < longest);
+        let is_told =
+            lane.leader.is_some() && lane.answered.is_some_and(|at| at.elapsed() < longest);
         let reached = lane.next.max(lane.empty_to);
         let is_taken = lane.queue.is_empty() && lane.log.is_some_and(|log| reached >= log.end);
         is_told && is_taken && !lane.open
