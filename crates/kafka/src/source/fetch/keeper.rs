@@ -16,9 +16,10 @@ use crate::client::fault::Fault;
 
 /// How long a topic may be unknown: a new topic is not known to all brokers at once.
 const UNKNOWN_MAX: Duration = Duration::from_secs(5);
-/// Answers that are empty for as long are not those of a broker that waits for remote storage, if
-/// the broker does not tell which records are there.
-const REMOTE_MAX: Duration = Duration::from_secs(10);
+/// Answers that are empty for as long are of a log that ends in a gap: where the broker says that
+/// its own log has these records, if any, and where it does not know remote storage.
+const EMPTY_MIN: Duration = Duration::from_secs(1);
+const EMPTY_UNTOLD_MIN: Duration = Duration::from_secs(10);
 
 /// The keeper's loop.
 pub(super) fn keep(shared: &Arc<Shared>) {
@@ -225,11 +226,12 @@ fn note_gaps(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
         let lane = &mut state.lanes[number];
         lane.doubt = false;
         let (Ok(found), Some(log)) = (found, lane.log) else { continue };
-        let is_gap = match found.get(&partition).copied().flatten() {
-            // The broker that has answered has these records itself, if there are any.
-            Some(first) => lane.leader == leader && lane.next >= first,
-            None => lane.empty_since.is_some_and(|since| since.elapsed() >= REMOTE_MAX),
+        let long = match found.get(&partition).copied().flatten() {
+            Some(first) if lane.leader == leader && lane.next >= first => EMPTY_MIN,
+            Some(_) => continue,
+            None => EMPTY_UNTOLD_MIN,
         };
+        let is_gap = lane.empty_since.is_some_and(|since| since.elapsed() >= long);
         if is_gap {
             lane.empty_to = log.end;
         }
