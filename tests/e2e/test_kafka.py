@@ -352,17 +352,6 @@ def test_exactly_once_needs_checkpoints(broker, topic, script):
     assert result.code != 0 and "--checkpoint" in result.stderr, result.stderr
 
 
-def test_rows_that_vary_are_not_written_exactly_once(broker, script, tmp_path):
-    source, sink = broker.topic(next(NAMES), 2), broker.topic(next(NAMES))
-    exactly = ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'v'"
-    tables = table(broker, source, COLUMNS, bounded=False) + \
-        table(broker, sink, "k INT", exactly, name="o", bounded=False, start="")
-    for query, said in (("INSERT INTO o SELECT k FROM t;", "several partitions"),
-                        ("INSERT INTO o SELECT k FROM t LIMIT 5;", "LIMIT")):
-        result = harness.run("run", script.write(tables + query), "--checkpoint", tmp_path / "state")
-        assert result.code != 0 and said in result.stderr and "at-least-once" in result.stderr, result.stderr
-
-
 def test_a_time_out_above_the_brokers_is_refused(broker, topic, script, tmp_path):
     more = ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'q', " \
            "'properties.transaction.timeout.ms' = '3600000'"

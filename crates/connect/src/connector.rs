@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use millstream_contract::Result;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Table, TableOptions};
+use millstream_contract::{Error, Result};
 
 pub(crate) type MakeTable = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync>;
 pub(crate) type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync>;
@@ -28,7 +28,10 @@ pub struct Connector {
     pub(crate) source: Option<MakeTable>,
     pub(crate) sink: Option<MakeSink>,
     pub(crate) check: Option<Check>,
+    /// Why nothing is read.
+    pub(crate) unread: Option<fn(&TableOptions) -> Error>,
     pub(crate) metadata: Vec<(&'static str, DataType)>,
+    pub(crate) written_metadata: Vec<&'static str>,
     pub(crate) takes_partitions: bool,
     /// Whether a `${…}` that is no secret is a fault only when the table is used.
     pub(crate) secrets_on_use: bool,
@@ -58,6 +61,11 @@ impl Connector {
         Connector { sink: Some(Arc::new(make)), ..self }
     }
 
+    /// Refuses queries over the table, with the reason.
+    pub fn unread(self, why: fn(&TableOptions) -> Error) -> Connector {
+        Connector { unread: Some(why), ..self }
+    }
+
     /// Looks at the options of each `CREATE TABLE`, and opens nothing. Without a check, faults of
     /// options come to light when the table is used. Values of secrets are put in; a `check` need
     /// not know of them.
@@ -74,6 +82,12 @@ impl Connector {
     /// [`may_hold`]: millstream_contract::metadata::may_hold
     pub fn metadata(self, keys: Vec<(&'static str, DataType)>) -> Connector {
         Connector { metadata: keys, ..self }
+    }
+
+    /// Keys of `METADATA` columns that sinks write. The [`TableOptions`] of a sink have these
+    /// columns, and no other metadata columns.
+    pub fn writes_metadata(self, keys: Vec<&'static str>) -> Connector {
+        Connector { written_metadata: keys, ..self }
     }
 
     /// Lets a table be declared with a `${…}` that is no secret, or of a missing secret, as long as
@@ -122,6 +136,7 @@ mod tests {
             options: options.iter().map(text).collect(),
             metadata: BTreeMap::new(),
             partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
             exact: false,
             base_dir: ".".into(),
         }

@@ -28,7 +28,7 @@ use crate::types::sql_name;
 use crate::written::may_be_written;
 
 /// Connectors that people may look for and that are planned.
-const LATER: &[&str] = &["upsert-kafka", "jdbc", "rdma", "object-store", "s3"];
+const LATER: &[&str] = &["jdbc", "rdma", "object-store", "s3"];
 
 /// Other names of `file` and `print`.
 const SECOND_NAMES: [&str; 2] = ["filesystem", "stdout"];
@@ -322,6 +322,10 @@ impl Connectors for Registry {
         self.connector(named(options)).metadata
     }
 
+    fn written_metadata(&self, options: &TableOptions) -> Vec<&'static str> {
+        self.connector(named(options)).written_metadata
+    }
+
     fn declaration(&self, path: &str, base_dir: &Path) -> Result<Declaration> {
         infer::declaration(path, base_dir)
     }
@@ -334,6 +338,9 @@ impl Connectors for Registry {
 /// With the secrets of options put in.
 impl Registry {
     fn made_table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        if let Some(why) = self.connector(named(options)).unread {
+            return Err(why(options));
+        }
         let names = self.names_of(|connector| connector.source.is_some(), true);
         let is_sink = self.connector(named(options)).sink.is_some();
         let name = connector(options, "read from", &names, is_sink)?;

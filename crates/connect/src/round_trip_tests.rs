@@ -39,6 +39,7 @@ fn table_options(schema: &SchemaRef, path: &Path, more: &Options) -> TableOption
         options: options.into_iter().map(|(key, value)| (key.to_string(), value)).collect(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: PathBuf::from("/"),
     }

@@ -259,6 +259,7 @@ mod tests {
             base_dir: crate::infer::tests::folder("secrets"),
             metadata: Default::default(),
             partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
             exact: false,
         }
     }

@@ -41,6 +41,7 @@ mod tests {
             options: [("path".to_string(), path.to_string())].into(),
             metadata: Default::default(),
             partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
             exact: false,
             base_dir: std::env::temp_dir(),
         }

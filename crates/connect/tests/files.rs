@@ -23,6 +23,7 @@ fn options(base: &Path, more: Given<'_>) -> TableOptions {
         options: given.iter().map(text).collect::<BTreeMap<_, _>>(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: base.to_path_buf(),
     }

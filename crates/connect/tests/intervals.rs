@@ -54,6 +54,7 @@ impl Files {
             options: path.iter().chain(given).map(text).collect::<BTreeMap<_, _>>(),
             metadata: BTreeMap::new(),
             partitioned_by: partitioned_by.iter().map(|name| name.to_string()).collect(),
+            primary_key: Vec::new(),
             exact: false,
             base_dir: directory.0.clone(),
         };

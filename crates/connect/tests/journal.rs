@@ -34,6 +34,7 @@ fn table(base: &Path, given: &[(&str, &str)]) -> Arc<dyn Table> {
             options: options.collect(),
             metadata: Default::default(),
             partitioned_by: vec![],
+            primary_key: Vec::new(),
             exact: false,
             base_dir: base.to_path_buf(),
         })
@@ -274,6 +275,7 @@ fn a_journal_is_for_what_comes_once_and_for_jobs_with_checkpoints() {
             options: given.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
             metadata: Default::default(),
             partitioned_by: vec![],
+            primary_key: Vec::new(),
             exact: false,
             base_dir: directory.0.clone(),
         };

@@ -37,6 +37,7 @@ fn options(base: &Path, path: &str, format: &str) -> TableOptions {
         options: given.map(text).into(),
         metadata: metadata.map(text).into(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: base.to_path_buf(),
     }

@@ -28,6 +28,7 @@ fn options(name: &str, schema: SchemaRef, pairs: &[(&str, &str)]) -> TableOption
         options: pairs.iter().map(text).collect::<BTreeMap<_, _>>(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"),
     }

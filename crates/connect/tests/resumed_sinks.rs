@@ -50,6 +50,7 @@ impl Results {
             options: fixed.iter().chain(given).map(text).collect(),
             metadata: BTreeMap::new(),
             partitioned_by: if partitioned { vec!["digit".into()] } else { vec![] },
+            primary_key: Vec::new(),
             exact: false,
             base_dir: directory.0.clone(),
         };

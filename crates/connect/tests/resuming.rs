@@ -46,6 +46,7 @@ fn options(base: &Path, format: &str, path: &str) -> TableOptions {
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).into(),
         metadata: [("written".to_string(), "file.modified".to_string())].into(),
         partitioned_by: vec![],
+        primary_key: Vec::new(),
         exact: false,
         base_dir: base.to_path_buf(),
     }

@@ -15,6 +15,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -111,6 +112,9 @@ pub trait Sink: Send + Sync + Debug {
     /// earlier jobs. A name that this job gives should be none of theirs, though a reader may have
     /// moved their rows away.
     fn follow(&self, _interval: u64) {}
+    /// Called at most once, before the sink is opened or commits: the directory or the bucket of
+    /// the job's checkpoints. A sink may keep rows there, in `spool/`.
+    fn keep_in(&self, _path: &Path) {}
     /// Called once, before the first row.
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;
     /// The order this sink needs.
@@ -133,6 +137,11 @@ pub trait Sink: Send + Sync + Debug {
     /// Whether rows become visible with [`Sink::commit`] alone: with checkpoints, each row once.
     fn commits(&self) -> bool {
         false
+    }
+    /// How often each row comes, where [`Sink::commits`] does not say it. Known before the sink is
+    /// opened.
+    fn promise(&self) -> Option<String> {
+        None
     }
     /// Whether rows wait for the job's first checkpoint, which is then taken before the job reads.
     fn waits_for_checkpoint(&self) -> bool {

@@ -410,6 +410,8 @@ pub struct TableOptions {
     pub options: BTreeMap<String, String>,
     /// `PARTITIONED BY`: physical columns, outermost first.
     pub partitioned_by: Vec<String>,
+    /// The columns of the `PRIMARY KEY`, or none.
+    pub primary_key: Vec<String>,
     /// Directory against which relative paths are resolved: that of the SQL file.
     pub base_dir: PathBuf,
     /// True for undeclared types, which must hold all values: a value of which a type would lose
@@ -446,6 +448,10 @@ pub trait Connectors: Send + Sync {
     /// The keys of metadata columns that there are for the records of a table with these options,
     /// and their types. A column may have another type: [`crate::metadata::may_hold`].
     fn metadata(&self, _options: &TableOptions) -> Vec<(&'static str, DataType)> {
+        Vec::new()
+    }
+    /// Which of these keys a sink writes. Others are only read.
+    fn written_metadata(&self, _options: &TableOptions) -> Vec<&'static str> {
         Vec::new()
     }
     /// A table of files that a query names instead of a table, as their data declare it: a path, or

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
@@ -270,6 +271,14 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
 
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
         self.inner.open(schema, writers).map_err(|error| self.words.error(error))
+    }
+
+    fn keep_in(&self, path: &Path) {
+        self.inner.keep_in(path);
+    }
+
+    fn promise(&self) -> Option<String> {
+        self.inner.promise()
     }
 
     fn order(&self) -> RowOrder {

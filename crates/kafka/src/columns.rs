@@ -50,6 +50,9 @@ const BESIDE: [(&str, Beside); 8] = [
     ("leader-epoch", Beside::LeaderEpoch),
 ];
 
+/// The keys that are written, too.
+pub(crate) const WRITTEN: [&str; 2] = ["timestamp", "headers"];
+
 /// Where the values of a column come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {

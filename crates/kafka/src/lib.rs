@@ -41,7 +41,7 @@ use millstream_contract::{Error, Result};
 pub use sink::KafkaSink;
 pub use source::KafkaTable;
 
-/// Makes the connector `kafka` known.
+/// Makes the connectors `kafka` and `upsert-kafka` known.
 pub fn register(registry: &Registry) {
     registry.register(
         "kafka",
@@ -50,7 +50,18 @@ pub fn register(registry: &Registry) {
             .sink(|options| Ok(Arc::new(KafkaSink::from_options(options)?)))
             .check(check)
             .secrets_on_use()
-            .metadata(columns::metadata()),
+            .metadata(columns::metadata())
+            .writes_metadata(columns::WRITTEN.to_vec()),
+    );
+    registry.register(
+        "upsert-kafka",
+        Connector::new()
+            .unread(sink::refuse_reading)
+            .sink(|options| Ok(Arc::new(KafkaSink::of_upserts(options)?)))
+            .check(|options| KafkaSink::of_upserts(options).map(drop))
+            .secrets_on_use()
+            .metadata(columns::metadata())
+            .writes_metadata(columns::WRITTEN.to_vec()),
     );
 }
 

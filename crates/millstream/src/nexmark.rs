@@ -280,6 +280,7 @@ mod tests {
             metadata: BTreeMap::new(),
             options: given.chain([("connector".into(), "nexmark".into())]).collect(),
             partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
             exact: false,
             base_dir: ".".into(),
         }

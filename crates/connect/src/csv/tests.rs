@@ -412,6 +412,7 @@ fn options(path: &str, more: &[(&str, &str)]) -> TableOptions {
         options,
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
     }

@@ -21,6 +21,7 @@ fn table_options(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> Tabl
         options: options.iter().map(text).collect::<BTreeMap<_, _>>(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: ".".into(),
     }

@@ -84,6 +84,7 @@ fn write_within(
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: "/".into(),
     };
@@ -227,6 +228,7 @@ fn a_time_that_parquet_cannot_hold_is_an_error_and_not_null() {
             .into(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: "/".into(),
     };

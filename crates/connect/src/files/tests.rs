@@ -79,6 +79,7 @@ fn table(path: &Path, by: &[&str], more: &[(&str, &str)]) -> TableOptions {
         options: given.into_iter().map(text).collect(),
         metadata: Default::default(),
         partitioned_by: by.iter().map(|name| name.to_string()).collect(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: PathBuf::from("/"),
     }

@@ -23,6 +23,7 @@ fn options(given: &[(&str, &str)]) -> TableOptions {
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
         metadata: Default::default(),
         partitioned_by: vec![],
+        primary_key: Vec::new(),
         exact: false,
         base_dir: PathBuf::from("."),
     }

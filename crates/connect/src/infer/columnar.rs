@@ -165,6 +165,7 @@ fn look(
         base_dir: PathBuf::new(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
     })?;
     let mut splits = table.open(times, &OpenOptions::alone(RECORDS_MAX, 0, 1))?;

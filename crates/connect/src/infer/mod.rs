@@ -156,6 +156,7 @@ fn of_files(given: &str, base_dir: &Path) -> Result<(Declaration, Vec<OneFile>)>
         base_dir: base_dir.to_path_buf(),
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
     };
     let files = Files::resolve(&Options::new(&table), Some(given))?;

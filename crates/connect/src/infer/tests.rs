@@ -234,6 +234,7 @@ fn a_string_takes_any_json_value_as_it_is_written() {
         base_dir: dir,
         metadata: Default::default(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: true,
     })
     .unwrap();

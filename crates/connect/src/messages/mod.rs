@@ -32,6 +32,7 @@
 //!     metadata: BTreeMap::new(),
 //!     options: options.map(|(key, value)| (key.into(), value.into())).into(),
 //!     partitioned_by: Vec::new(),
+//!     primary_key: Vec::new(),
 //!     base_dir: ".".into(),
 //!     exact: false,
 //! };

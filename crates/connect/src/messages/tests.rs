@@ -28,6 +28,7 @@ fn format(options: &[(&str, &str)], schema: &SchemaRef) -> Result<MessageFormat>
         options: options.iter().map(text).collect(),
         metadata: BTreeMap::new(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         exact: false,
         base_dir: ".".into(),
     };

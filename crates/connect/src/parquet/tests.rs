@@ -54,6 +54,7 @@ impl Scratch {
             options: options.map(|(key, value)| (key.to_string(), value.to_string())).into(),
             metadata: Default::default(),
             partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
             exact: false,
             base_dir: ".".into(),
         })

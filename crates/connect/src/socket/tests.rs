@@ -27,6 +27,7 @@ fn options(given: &[(&str, &str)]) -> TableOptions {
         options,
         metadata: Default::default(),
         partitioned_by: vec![],
+        primary_key: Vec::new(),
         exact: false,
         base_dir: PathBuf::from("."),
     }

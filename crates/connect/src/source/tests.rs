@@ -40,6 +40,7 @@ impl Scratch {
             options: BTreeMap::from(options),
             metadata: Default::default(),
             partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
             exact: false,
             base_dir: self.0.clone(),
         }

@@ -16,6 +16,8 @@ pub(crate) type Outcome<T> = Result<T, Fault>;
 pub(crate) enum Fault {
     /// May pass: a broker is away, or a partition has a new leader.
     Retry(String),
+    /// The broker has ended a transaction, which has to begin anew.
+    Aborted(String),
     /// Does not pass by itself.
     Fatal { place: String, message: String, help: String },
 }
@@ -79,6 +81,38 @@ impl Fault {
         }
     }
 
+    /// A broker answers a producer of a topic with an error.
+    pub(crate) fn of_producer(id: &str, topic: &str, what: &str, error: ResponseError) -> Fault {
+        let fatal = |place: String, message: String, help: &str| Fault::Fatal {
+            place,
+            message,
+            help: help.into(),
+        };
+        match error {
+            ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch => fatal(
+                format!("transactional id '{}'", id.escape_debug()),
+                "another job writes with the same id".into(),
+                "give each job a 'sink.transactional-id-prefix' of its own",
+            ),
+            ResponseError::TransactionAbortable => Fault::Aborted(format!("{what}: {error}")),
+            // Of an earlier transaction that is still being ended, of a group that is being moved.
+            ResponseError::ConcurrentTransactions | ResponseError::UnstableOffsetCommit => {
+                Fault::retry(format!("{what}: {error}"))
+            }
+            ResponseError::TransactionalIdAuthorizationFailed
+            | ResponseError::TopicAuthorizationFailed
+            | ResponseError::GroupAuthorizationFailed
+            | ResponseError::ClusterAuthorizationFailed => fatal(
+                format!("topic '{topic}'"),
+                format!("{what}: {error}"),
+                "the user needs the rights to write to the topic, to the transactional id, and to \
+                 read the group of the same name",
+            ),
+            error if error.is_retriable() => Fault::retry(format!("{what}: {error}")),
+            error => fatal(format!("topic '{topic}'"), format!("{what}: {error}"), ""),
+        }
+    }
+
     pub(crate) fn internal(message: String) -> Fault {
         Fault::Fatal { place: "kafka".into(), message, help: "please report it".into() }
     }
@@ -98,7 +132,7 @@ impl Fault {
     fn told(self, servers: &str) -> Error {
         match self {
             Fault::Fatal { place, message, help } => Error::Io { place, message, help },
-            Fault::Retry(message) => Error::Io {
+            Fault::Retry(message) | Fault::Aborted(message) => Error::Io {
                 place: format!("kafka {servers}"),
                 message,
                 help: "check 'properties.bootstrap.servers', and whether the broker runs".into(),
@@ -113,7 +147,7 @@ impl Fault {
 
     fn words(&self) -> String {
         match self {
-            Fault::Retry(message) => message.clone(),
+            Fault::Retry(message) | Fault::Aborted(message) => message.clone(),
             Fault::Fatal { place, message, .. } => format!("{place}: {message}"),
         }
     }

@@ -26,7 +26,8 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 };
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, GroupId,
-    InitProducerIdRequest, ProduceRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
+    InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProducerId, TransactionalId,
+    TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -72,6 +73,8 @@ pub(crate) struct Producer {
     sequences: BTreeMap<i32, i32>,
     /// Whether the broker has version 2 of transactions.
     second_version: bool,
+    /// Whether the broker has records of a transaction that has not ended.
+    is_open: bool,
 }
 
 impl Producer {
@@ -83,6 +86,7 @@ impl Producer {
             writer: None,
             sequences: BTreeMap::new(),
             second_version: false,
+            is_open: false,
         }
     }
 
@@ -140,8 +144,37 @@ impl Producer {
 
     fn fence(&mut self) -> Outcome<()> {
         let address = self.coordinator()?;
+        let transactional = self.settings.transactional_id.is_some();
+        let (id, epoch) = self.writer.filter(|_| transactional).unwrap_or((-1, -1));
+        let (mut response, mut second_version) = self.init(address.as_ref(), id, epoch)?;
+        let is_fenced = |code: i16| error_of(code).is_some_and(is_fenced);
+        if self.is_open && is_fenced(response.error_code) {
+            // A time-out of the transaction raises the epoch by one, a second producer by two.
+            let next = epoch.saturating_add(1);
+            (response, second_version) = self.init(address.as_ref(), id, next)?;
+            self.is_open = !is_fenced(response.error_code);
+        }
+        if let Some(error) = error_of(response.error_code) {
+            if error == ResponseError::InvalidTransactionTimeout {
+                return Err(self.timeout_fault());
+            }
+            return Err(self.fault("the producer's start", error));
+        }
+        self.second_version = second_version;
+        self.writer = Some((response.producer_id.0, response.producer_epoch));
+        self.sequences.clear();
+        self.is_open = false;
+        Ok(())
+    }
+
+    /// Asks for a producer's number, and whether the broker has version 2 of transactions.
+    fn init(
+        &mut self,
+        address: Option<&Address>,
+        producer: i64,
+        epoch: i16,
+    ) -> Outcome<(InitProducerIdResponse, bool)> {
         let id = self.settings.transactional_id.as_deref();
-        let (producer, epoch) = self.writer.filter(|_| id.is_some()).unwrap_or((-1, -1));
         let request = InitProducerIdRequest::default()
             .with_transactional_id(id.map(transactional_id))
             .with_transaction_timeout_ms(self.settings.transaction_timeout_ms);
@@ -158,20 +191,10 @@ impl Producer {
             let response = connection.call_in(&request, version, Duration::ZERO)?;
             Ok((response, connection.has_second_transactions()))
         };
-        let (response, second_version) = match &address {
-            Some(address) => self.cluster.with(address, ask)?,
-            None => self.cluster.with_any(ask)?,
-        };
-        if let Some(error) = error_of(response.error_code) {
-            if error == ResponseError::InvalidTransactionTimeout {
-                return Err(self.timeout_fault());
-            }
-            return Err(self.fault("the producer's start", error));
+        match address {
+            Some(address) => self.cluster.with(address, ask),
+            None => self.cluster.with_any(ask),
         }
-        self.second_version = second_version;
-        self.writer = Some((response.producer_id.0, response.producer_epoch));
-        self.sequences.clear();
-        Ok(())
     }
 
     /// The time-out of transactions is above the broker's maximum.
@@ -190,32 +213,9 @@ impl Producer {
 
     fn fault(&self, what: &str, error: ResponseError) -> Fault {
         let id = self.settings.transactional_id.as_deref().unwrap_or_default();
-        match error {
-            ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch => Fault::Fatal {
-                place: format!("transactional id '{}'", id.escape_debug()),
-                message: "another job writes with the same id".into(),
-                help: "give each job a 'sink.transactional-id-prefix' of its own".into(),
-            },
-            // Of an earlier transaction that is still being ended, of a group that is being moved.
-            ResponseError::ConcurrentTransactions
-            | ResponseError::UnstableOffsetCommit
-            | ResponseError::TransactionAbortable => Fault::retry(format!("{what}: {error}")),
-            ResponseError::TransactionalIdAuthorizationFailed
-            | ResponseError::TopicAuthorizationFailed
-            | ResponseError::GroupAuthorizationFailed
-            | ResponseError::ClusterAuthorizationFailed => Fault::Fatal {
-                place: format!("topic '{}'", self.settings.topic),
-                message: format!("{what}: {error}"),
-                help: "the user needs the rights to write to the topic, to the transactional id, \
-                       and to read the group of the same name"
-                    .into(),
-            },
-            error if error.is_retriable() => Fault::retry(format!("{what}: {error}")),
-            error => Fault::Fatal {
-                place: format!("topic '{}'", self.settings.topic),
-                message: format!("{what}: {error}"),
-                help: String::new(),
-            },
+        match is_fenced(error) && self.is_open {
+            true => Fault::Aborted(format!("{what}: {error}")),
+            false => Fault::of_producer(id, &self.settings.topic, what, error),
         }
     }
 
@@ -360,8 +360,7 @@ impl Producer {
             .with_acks(self.settings.acks)
             .with_timeout_ms(30_000)
             .with_topic_data(vec![topic]);
-        // Partitions join a transaction by being written from version 12 on. Version 13 has no
-        // names of topics.
+        // From version 12 on a write joins the transaction. Version 13 has no names of topics.
         let highest = if self.second_version { 12 } else { 11 };
         let response = self.cluster.with(&address, |connection| {
             let version = connection.version_of::<ProduceRequest>(highest)?;
@@ -370,6 +369,7 @@ impl Producer {
         let mut results = Vec::new();
         for topic in response.responses {
             for partition in topic.partition_responses {
+                self.is_open |= partition.error_code == 0;
                 let result = match error_of(partition.error_code) {
                     // It came before, and the answer was lost.
                     None | Some(ResponseError::DuplicateSequenceNumber) => Ok(()),
@@ -410,6 +410,7 @@ impl Producer {
                 }
             }
         }
+        self.is_open = true;
         Ok(())
     }
 
@@ -479,12 +480,18 @@ impl Producer {
         if let Some(error) = error_of(response.error_code) {
             return Err(self.fault("the end of a transaction", error));
         }
+        self.is_open = false;
         if self.second_version && response.producer_id.0 >= 0 {
             self.writer = Some((response.producer_id.0, response.producer_epoch));
             self.sequences.clear();
         }
         Ok(())
     }
+}
+
+/// Whether the broker does not know the producer any more by its epoch.
+fn is_fenced(error: ResponseError) -> bool {
+    matches!(error, ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch)
 }
 
 fn transactional_id(id: &str) -> TransactionalId {

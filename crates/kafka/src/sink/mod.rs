@@ -10,11 +10,19 @@
 //! number of rows before its cut, and waits until these rows are in Kafka. A job that goes on
 //! computes the rows behind the cut again. Rows up to the marker are there already, and are left
 //! out.
+//!
+//! **Exactly once by a spool** ([`spool`]), where rows, or their order, may be others when they are
+//! computed again: rows wait in a store until their checkpoint is durable.
 
+mod frames;
+mod numbered;
 mod options;
 mod partitioner;
 mod rows;
 mod sender;
+mod spool;
 mod table;
+mod upsert;
 
 pub use self::table::KafkaSink;
+pub(crate) use self::upsert::refuse_reading;

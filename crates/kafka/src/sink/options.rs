@@ -5,13 +5,17 @@
 //! | `topic` | | one name |
 //! | `sink.delivery-guarantee` | `at-least-once` | or `exactly-once`, `none` |
 //! | `sink.transactional-id-prefix` | | of `exactly-once`: a name that no other job has |
+//! | `sink.spool` | | a directory or a bucket for rows until their checkpoint |
 //! | `sink.partitioner` | `default` | or `fixed`, `round-robin` |
 //! | `properties.compression.type` | `none` | or `gzip`, `snappy`, `lz4`, `zstd` |
 //! | `properties.transaction.timeout.ms` | `60000` | until a broker ends an open transaction |
 //! | `properties.batch.size` | 1 MB | bytes of a batch at most |
 
+use std::path::{Path, PathBuf};
+
 use millstream_connect::Options;
 use millstream_contract::Result;
+use millstream_contract::settings::is_bucket;
 use millstream_contract::table::TableOptions;
 
 use super::partitioner::Partitioner;
@@ -56,6 +60,8 @@ pub(super) struct SinkOptions {
     pub(super) producer: ProducerSettings,
     pub(super) guarantee: Guarantee,
     pub(super) partitioner: Partitioner,
+    /// The given place for rows until their checkpoint.
+    pub(super) spool: Option<PathBuf>,
 }
 
 impl SinkOptions {
@@ -96,6 +102,7 @@ impl SinkOptions {
                 "write 'sink.transactional-id-prefix' = 'NAME' among the options",
             ));
         }
+        let spool = spool(table, options, guarantee)?;
         let transactional = prefix.filter(|_| guarantee == Guarantee::ExactlyOnce);
         let form = "'default', 'fixed' or 'round-robin'";
         let partitioner = options.parsed("sink.partitioner", form, |text| match text.trim() {
@@ -126,6 +133,29 @@ impl SinkOptions {
             },
             guarantee,
             partitioner: partitioner.unwrap_or(Partitioner::Default),
+            spool,
         })
     }
+}
+
+/// The given place for rows until their checkpoint.
+fn spool(
+    table: &TableOptions,
+    options: &Options<'_>,
+    guarantee: Guarantee,
+) -> Result<Option<PathBuf>> {
+    let given = options.parsed("sink.spool", "the path of a directory", |text| {
+        Some(text.trim().to_string()).filter(|text| !text.is_empty())
+    })?;
+    if guarantee != Guarantee::ExactlyOnce && given.is_some() {
+        return Err(options.error(
+            "sink.spool",
+            "rows wait for their checkpoint with 'exactly-once' only".into(),
+            "write 'sink.delivery-guarantee' = 'exactly-once', or leave 'sink.spool' out",
+        ));
+    }
+    Ok(given.map(|path| match is_bucket(Path::new(&path)) {
+        true => PathBuf::from(path),
+        false => table.base_dir.join(path),
+    }))
 }

@@ -17,6 +17,8 @@ pub(super) struct RowWriter {
     /// The columns of the value, as numbers of the table's.
     pub(super) value_columns: Vec<usize>,
     pub(super) key: Option<(MessageWriter, Vec<usize>)>,
+    /// Whether no column of a key may be NULL.
+    pub(super) needs_key: bool,
     /// The columns of time and headers.
     pub(super) timestamp: Option<usize>,
     pub(super) headers: Option<usize>,
@@ -25,6 +27,9 @@ pub(super) struct RowWriter {
 impl RowWriter {
     /// The records of rows.
     pub(super) fn records(&self, rows: &RecordBatch) -> Result<Vec<NewRecord>> {
+        if self.needs_key {
+            self.refuse_nulls(rows)?;
+        }
         let values = self.value.messages(&rows.project(&self.value_columns)?)?;
         let mut keys = match &self.key {
             None => None,
@@ -49,6 +54,22 @@ impl RowWriter {
             records.push(NewRecord { timestamp, key, value, headers });
         }
         Ok(records)
+    }
+
+    /// Refuses rows without a key.
+    fn refuse_nulls(&self, rows: &RecordBatch) -> Result<()> {
+        let columns = self.key.iter().flat_map(|(_, columns)| columns);
+        match columns.copied().find(|column| rows.column(*column).null_count() > 0) {
+            None => Ok(()),
+            Some(column) => {
+                let name = rows.schema_ref().field(column).name();
+                Err(Error::Data {
+                    place: format!("column '{name}'"),
+                    message: "a row has NULL in the PRIMARY KEY".into(),
+                    help: format!("leave such rows out: WHERE {name} IS NOT NULL"),
+                })
+            }
+        }
     }
 }
 

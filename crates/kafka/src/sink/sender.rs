@@ -1,35 +1,26 @@
 //! The thread that sends rows.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_contract::{Error, Result};
 
+use super::numbered::{Base, MARKER_AGE, Row, mark, write_rows};
 use super::options::{Guarantee, SinkOptions};
 use crate::client::cluster::Cluster;
-use crate::client::encode::NewRecord;
-use crate::client::fault::{Fault, Outcome};
-use crate::client::producer::{Marker, Producer};
+use crate::client::fault::Fault;
+use crate::client::producer::Producer;
 
 /// Rows of so many bytes are sent before their window is whole.
 const SEND_BYTES: usize = 1 << 20;
 /// Rows of so many bytes may wait before the first checkpoint.
 const WITHOUT_CHECKPOINT_BYTES: usize = 256 << 20;
-/// Faults in a row after which a transaction is given up.
-const TRIES: usize = 5;
-
-/// Where a job's rows begin that goes on: the number of rows before the cut, and the name of the
-/// series of numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Base {
-    pub(super) series: String,
-    pub(super) rows: u64,
-}
 
 struct State {
     /// The numbers of rows, from the first that waits.
-    waiting: Vec<(i32, NewRecord)>,
+    waiting: Vec<Row>,
     waiting_bytes: usize,
     /// The number of the next row that comes.
     next: u64,
@@ -38,8 +29,12 @@ struct State {
     /// Rows below this number came before, and are left out.
     known: u64,
     flush: bool,
-    /// Whether a checkpoint is there from which the series of numbers goes on.
+    /// Whether a checkpoint is there from which the series of numbers goes on. Without one a job
+    /// that is killed leaves rows that no later run knows of.
     has_checkpoint: bool,
+    /// When the marker was written last, and whether it is to be written again.
+    marked: Instant,
+    mark_again: bool,
     stop: bool,
     failed: Option<Error>,
 }
@@ -75,15 +70,20 @@ impl Shared {
 
 impl Sender {
     /// Begins: finds the topic, and, of a job that goes on, the rows that are there.
-    pub(super) fn start(options: &SinkOptions, base: &Base, memory_bytes: u64) -> Result<Sender> {
+    pub(super) fn start(
+        options: &SinkOptions,
+        (base, resumes): (&Base, bool),
+        memory_bytes: u64,
+    ) -> Result<Sender> {
         let cluster = Cluster::new(options.client.clone(), true);
         let mut producer = Producer::new(cluster, options.producer.clone());
         let failed = |fault: Fault| fault.error(&options.client.shown());
         producer.begin().map_err(failed)?;
         let exactly = options.guarantee == Guarantee::ExactlyOnce;
-        let known = match exactly {
-            true => known_rows(&mut producer, options, base).map_err(failed)?,
-            false => base.rows,
+        let known = match (exactly, resumes) {
+            (false, _) => base.rows,
+            (true, true) => base.known_rows(&mut producer, options).map_err(failed)?,
+            (true, false) => base.begin(&mut producer).map_err(failed)?,
         };
         let partitions = producer.partitions();
         let most = usize::try_from(memory_bytes / 16).unwrap_or(usize::MAX);
@@ -95,7 +95,9 @@ impl Sender {
                 written: known,
                 known,
                 flush: false,
-                has_checkpoint: !exactly || base.rows > 0 || known > 0,
+                has_checkpoint: !exactly || resumes,
+                marked: Instant::now(),
+                mark_again: false,
                 stop: false,
                 failed: None,
             }),
@@ -105,8 +107,16 @@ impl Sender {
             waiting_bytes_max: most.clamp(1 << 20, 64 << 20),
         });
         let own = shared.clone();
-        let spawned =
-            thread::Builder::new().name("kafka sender".into()).spawn(move || send(&own, producer));
+        let send = move || {
+            let sent = catch_unwind(AssertUnwindSafe(|| send(&own, producer)));
+            if sent.is_err() {
+                let fault = Fault::internal("the thread that writes rows has panicked".into());
+                let error = own.failed(fault);
+                own.lock().failed = Some(error);
+                own.changed.notify_all();
+            }
+        };
+        let spawned = thread::Builder::new().name("kafka sender".into()).spawn(send);
         spawned.map_err(|error| failed(Fault::internal(error.to_string())))?;
         Ok(Sender { shared, partitions })
     }
@@ -116,7 +126,7 @@ impl Sender {
         &self,
         rows: usize,
         flush: bool,
-        records: impl FnOnce(u64, usize) -> Result<Vec<(i32, NewRecord)>>,
+        records: impl FnOnce(u64, usize) -> Result<Vec<Row>>,
     ) -> Result<()> {
         let (next, known) = {
             let state = self.shared.lock();
@@ -161,24 +171,34 @@ impl Sender {
         self.shared.lock().next
     }
 
-    /// The job's first checkpoint is there.
+    /// A checkpoint is there.
     pub(super) fn note_checkpoint(&self) {
-        self.shared.lock().has_checkpoint = true;
+        let mut state = self.shared.lock();
+        state.has_checkpoint = true;
+        state.mark_again |= state.marked.elapsed() > MARKER_AGE;
         self.shared.changed.notify_all();
     }
 
-    /// Waits until so many rows are in Kafka.
+    /// While there is no checkpoint: the number of the first row, and all rows below the number
+    /// `end`. They are sent when a checkpoint is there.
+    pub(super) fn unsent(&self, end: u64) -> Option<(u64, Vec<Row>)> {
+        let state = self.shared.lock();
+        let first = state.next - state.waiting.len() as u64;
+        let count = usize::try_from(end.saturating_sub(first)).unwrap_or(usize::MAX);
+        let rows = || state.waiting[..count.min(state.waiting.len())].to_vec();
+        (!state.has_checkpoint).then(|| (first, rows()))
+    }
+
+    /// Waits until so many rows are in Kafka, unless they wait for the first checkpoint.
     pub(super) fn written(&self, rows: u64) -> Result<()> {
         let mut state = self.shared.lock();
         state.flush = true;
-        // A first checkpoint behind some rows: these rows have to be in the topic.
-        state.has_checkpoint |= rows > state.written;
         self.shared.changed.notify_all();
         loop {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            if state.written >= rows {
+            if state.written >= rows || !state.has_checkpoint {
                 return Ok(());
             }
             state = self.shared.wait(state);
@@ -193,49 +213,6 @@ impl Drop for Sender {
     }
 }
 
-/// Rows below this number are in Kafka, as the last marker says.
-fn known_rows(producer: &mut Producer, options: &SinkOptions, base: &Base) -> Outcome<u64> {
-    let id = options.producer.transactional_id.as_deref().unwrap_or_default();
-    let lost = |message: String| Fault::Fatal {
-        place: format!("transactional id '{}'", id.escape_debug()),
-        message,
-        help: "begin anew with --fresh and another 'sink.transactional-id-prefix', or write \
-               'at-least-once'"
-            .into(),
-    };
-    match producer.marker()? {
-        // The first start of this job: markers of other jobs do not count.
-        None if base.rows == 0 => Ok(0),
-        Some(marker) if !of_series(&marker, &base.series) && base.rows == 0 => Ok(0),
-        None => Err(lost(format!(
-            "{} rows are in the topic, and the broker has forgotten how many more \
-             (offsets.retention.minutes)",
-            base.rows
-        ))),
-        Some(marker) if !of_series(&marker, &base.series) => Err(lost(
-            "another job has written with the same 'sink.transactional-id-prefix' since".into(),
-        )),
-        Some(marker) => {
-            let rows = u64::try_from(marker.offset).unwrap_or(0);
-            match rows >= base.rows {
-                true => Ok(rows),
-                false => Err(lost(format!(
-                    "the checkpoint has {} rows written, and the broker only {rows}",
-                    base.rows
-                ))),
-            }
-        }
-    }
-}
-
-fn of_series(marker: &Marker, series: &str) -> bool {
-    marker.text == text_of(series)
-}
-
-fn text_of(series: &str) -> String {
-    format!("millstream {series}")
-}
-
 /// The thread's loop.
 fn send(shared: &Shared, mut producer: Producer) {
     loop {
@@ -245,9 +222,11 @@ fn send(shared: &Shared, mut producer: Producer) {
                 return;
             }
             let due = state.flush || state.waiting_bytes >= SEND_BYTES;
-            if due && !state.waiting.is_empty() && state.has_checkpoint {
+            let due = (due && !state.waiting.is_empty()) || state.mark_again;
+            if due && state.has_checkpoint {
                 let rows = std::mem::take(&mut state.waiting);
-                let first = state.next - rows.len() as u64;
+                // Of rows that came before, none waits.
+                let first = (state.next - rows.len() as u64).max(state.known);
                 state.flush = false;
                 break (rows, first);
             }
@@ -258,11 +237,17 @@ fn send(shared: &Shared, mut producer: Producer) {
         };
         let bytes: usize = rows.iter().map(|(_, record)| record.bytes()).sum();
         drop(state);
-        let sent = send_rows(shared, &mut producer, rows, first);
+        let exactly = shared.options.guarantee == Guarantee::ExactlyOnce;
+        let series = exactly.then_some(shared.series.as_str());
+        let sent = match (rows.is_empty(), series) {
+            (true, Some(series)) => mark(&mut producer, series, first),
+            _ => write_rows(&mut producer, series, &rows, first),
+        };
         let mut state = shared.lock();
+        (state.marked, state.mark_again) = (Instant::now(), false);
         state.waiting_bytes = state.waiting_bytes.saturating_sub(bytes);
         match sent {
-            Ok(written) => state.written = state.written.max(written),
+            Ok(()) => state.written = state.written.max(first + rows.len() as u64),
             Err(fault) => {
                 state.failed = Some(shared.failed(fault));
                 shared.changed.notify_all();
@@ -270,42 +255,5 @@ fn send(shared: &Shared, mut producer: Producer) {
             }
         }
         shared.changed.notify_all();
-    }
-}
-
-/// Sends rows, the first of which has this number; the number behind the last.
-fn send_rows(
-    shared: &Shared,
-    producer: &mut Producer,
-    mut rows: Vec<(i32, NewRecord)>,
-    mut first: u64,
-) -> Outcome<u64> {
-    let end = first + rows.len() as u64;
-    let exactly = shared.options.guarantee == Guarantee::ExactlyOnce;
-    let number = i64::try_from(end).unwrap_or(i64::MAX);
-    let marker = exactly.then(|| Marker { offset: number, text: text_of(&shared.series) });
-    let mut tries = 0;
-    loop {
-        match producer.write(&rows, marker.as_ref()) {
-            Ok(()) => return Ok(end),
-            Err(Fault::Retry(message)) if tries < TRIES => {
-                tracing::warn!("records are written again: {message}");
-                tries += 1;
-                producer.begin_again()?;
-                if !exactly {
-                    continue;
-                }
-                // The transaction may be there, or not.
-                let there = producer.marker()?.filter(|marker| of_series(marker, &shared.series));
-                let there = there.map_or(0, |marker| u64::try_from(marker.offset).unwrap_or(0));
-                let done = usize::try_from(there.saturating_sub(first)).unwrap_or(usize::MAX);
-                rows.drain(..done.min(rows.len()));
-                first = first.max(there);
-                if rows.is_empty() {
-                    return Ok(end);
-                }
-            }
-            Err(fault) => return Err(fault),
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! A topic as a sink.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
@@ -12,9 +13,12 @@ use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 use uuid::Uuid;
 
+use super::numbered::{Base, Row, random};
 use super::options::{Guarantee, SinkOptions};
 use super::rows::RowWriter;
-use super::sender::{Base, Sender};
+use super::sender::Sender;
+use super::spool::{Interval, Place, Spool};
+use super::upsert::as_kafka;
 use crate::columns::{Beside, Columns, Origin};
 use crate::formats;
 
@@ -29,10 +33,21 @@ pub struct KafkaSink {
 #[derive(Default)]
 struct SinkState {
     manner: Manner,
+    /// A place beside the checkpoints.
+    beside: Option<PathBuf>,
     /// Where the job goes on.
     base: Option<Base>,
-    sender: Option<Arc<Sender>>,
+    way: Option<Way>,
     series: String,
+}
+
+/// The way of rows to Kafka, once the sink is open.
+#[derive(Clone)]
+enum Way {
+    /// At once.
+    Sender(Arc<Sender>),
+    /// At their checkpoint.
+    Spool(Arc<Spool>),
 }
 
 impl fmt::Debug for KafkaSink {
@@ -73,11 +88,23 @@ impl KafkaSink {
             value: writer(value, &columns.value)?,
             value_columns: all_of(|origin| matches!(origin, Origin::Value(_))),
             key: key.transpose()?,
+            needs_key: false,
             timestamp: beside(Beside::Timestamp),
             headers: beside(Beside::Headers),
         };
         options.finish("a table of Kafka")?;
         Ok(KafkaSink { options: of, table: table.name.clone(), rows, state: Mutex::default() })
+    }
+
+    /// A sink of the connector `upsert-kafka`, as [`KafkaSink::from_options`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] with the option at fault.
+    pub fn of_upserts(table: &TableOptions) -> Result<KafkaSink> {
+        let mut sink = KafkaSink::from_options(&as_kafka(table)?)?;
+        sink.rows.needs_key = true;
+        Ok(sink)
     }
 
     fn lock(&self) -> MutexGuard<'_, SinkState> {
@@ -88,10 +115,44 @@ impl KafkaSink {
         self.options.guarantee == Guarantee::ExactlyOnce
     }
 
-    fn with<T>(&self, of: impl FnOnce(&Sender) -> Result<T>) -> Option<Result<T>> {
-        // The sender may wait, and other threads use the sink meanwhile.
-        let sender = self.lock().sender.clone();
-        sender.map(|sender| of(&sender))
+    /// Why rows wait for their checkpoint; `None`: they do not.
+    fn why_spooled(&self, manner: Manner) -> Option<&'static str> {
+        let named = self.options.spool.is_some().then_some("'sink.spool' is given");
+        manner.varies.or(named).filter(|_| self.is_exact())
+    }
+
+    /// Where rows wait for their checkpoint.
+    fn place(&self, beside: Option<&Path>) -> Result<Place> {
+        let refused = |option: &str, message: &str, help: &str| Error::Option {
+            table: self.table.clone(),
+            option: option.into(),
+            message: message.into(),
+            help: help.into(),
+        };
+        let path = self.options.spool.as_deref().or(beside).ok_or_else(|| {
+            let message = "rows have to wait for their checkpoint, and there is no place for them";
+            refused("sink.spool", message, "write 'sink.spool' = 'DIR'")
+        })?;
+        let id = self.options.producer.transactional_id.as_deref().ok_or_else(|| {
+            let message = "rows of the last checkpoint have yet to be written exactly once";
+            refused("sink.delivery-guarantee", message, "run the job as it was once more")
+        })?;
+        Place::new(path, id)
+    }
+
+    /// The records of rows, the first of which has this number.
+    fn records(&self, rows: &RecordBatch, first: u64, partitions: i32) -> Result<Vec<Row>> {
+        let records = self.rows.records(rows)?.into_iter().zip(first..);
+        let numbered = records.map(|(record, number)| {
+            let key = record.key.as_deref();
+            (self.options.partitioner.partition(number, key, partitions), record)
+        });
+        Ok(numbered.collect())
+    }
+
+    /// The way of rows. A call of it may wait, and other threads use the sink meanwhile.
+    fn way(&self) -> Option<Way> {
+        self.lock().way.clone()
     }
 }
 
@@ -113,21 +174,22 @@ impl Sink for KafkaSink {
                 help: "run it with --checkpoint DIR, or write 'at-least-once'".into(),
             });
         }
-        if let Some(why) = state.manner.varies.filter(|_| self.is_exact()) {
-            return Err(Error::Option {
-                table: self.table.clone(),
-                option: "sink.delivery-guarantee".into(),
-                message: format!(
-                    "the rows of the query cannot be written exactly once: {why}, so that they, or \
-                     their order, are others when they are computed again after a crash"
-                ),
-                help: "write 'at-least-once', or change the query".into(),
-            });
-        }
         let new = || Base { series: Uuid::from_u128(random()).to_string(), rows: 0 };
-        let base = state.base.take().unwrap_or_else(new);
+        let resumed = state.base.take();
+        let resumes = resumed.is_some();
+        let base = resumed.unwrap_or_else(new);
         state.series = base.series.clone();
-        state.sender = Some(Arc::new(Sender::start(&self.options, &base, writers.memory_bytes)?));
+        state.way = Some(match self.why_spooled(state.manner) {
+            None => {
+                let sender = Sender::start(&self.options, (&base, resumes), writers.memory_bytes)?;
+                Way::Sender(Arc::new(sender))
+            }
+            Some(_) => {
+                let place = self.place(state.beside.as_deref())?;
+                let how = (resumes, state.manner.varies.is_some());
+                Way::Spool(Arc::new(Spool::start(place, &self.options, &base, how)?))
+            }
+        });
         Ok(())
     }
 
@@ -140,76 +202,97 @@ impl Sink for KafkaSink {
     }
 
     fn waits_for_checkpoint(&self) -> bool {
-        self.is_exact()
+        self.is_exact() && self.why_spooled(self.lock().manner).is_none()
+    }
+
+    fn keep_in(&self, path: &Path) {
+        self.lock().beside = Some(path.to_path_buf());
+    }
+
+    fn promise(&self) -> Option<String> {
+        let once = "each row exactly once by";
+        self.is_exact().then(|| match self.why_spooled(self.lock().manner) {
+            None => format!("{once} replay, visible at once"),
+            Some(why) => format!("{once} a spool, visible when its checkpoint is written: {why}"),
+        })
     }
 
     fn write(&self, _worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
-        let not_open = || Error::Internal("the sink is not open".into());
-        let partitioner = self.options.partitioner;
-        let written = self.with(|sender| {
-            sender.take(rows.num_rows(), flush, |first, skipped| {
-                let new = rows.slice(skipped, rows.num_rows() - skipped);
-                let records = self.rows.records(&new)?.into_iter().enumerate();
-                let numbered = records.map(|(at, record)| {
-                    let number = first + at as u64;
-                    let key = record.key.as_deref();
-                    (partitioner.partition(number, key, sender.partitions), record)
-                });
-                Ok(numbered.collect())
-            })
-        });
-        written.unwrap_or_else(|| Err(not_open()))
+        let count = rows.num_rows();
+        let rest = |left_out: usize| rows.slice(left_out, count - left_out);
+        match self.way() {
+            None => Err(Error::Internal("the sink is not open".into())),
+            Some(Way::Sender(sender)) => sender.take(count, flush, |first, left_out| {
+                self.records(&rest(left_out), first, sender.partitions)
+            }),
+            Some(Way::Spool(spool)) => spool.take(count, |first, left_out| {
+                self.records(&rest(left_out), first, spool.partitions)
+            }),
+        }
     }
 
     fn finish(&self) -> Result<()> {
-        match self.with(|sender| sender.written(sender.rows())) {
-            Some(result) => result,
-            None => Ok(()),
+        match self.way() {
+            Some(Way::Sender(sender)) => sender.written(sender.rows()),
+            Some(Way::Spool(_)) | None => Ok(()),
         }
     }
 
     fn prepare(&self, interval: u64) -> Result<Prepared> {
         let state = self.lock();
-        let sealed = state
-            .sender
-            .as_ref()
-            .map(|sender| Sealed { from: state.series.clone(), to: sender.rows().to_string() });
-        Ok(Prepared { interval, sealed: sealed.into_iter().collect() })
+        let sealed = match &state.way {
+            Some(Way::Sender(sender)) => {
+                vec![Sealed { from: state.series.clone(), to: sender.rows().to_string() }]
+            }
+            Some(Way::Spool(spool)) => spool.prepare(),
+            None => Vec::new(),
+        };
+        Ok(Prepared { interval, sealed })
     }
 
     fn seal(&self, prepared: &mut Prepared) -> Result<()> {
-        let rows = prepared.sealed.first().and_then(|sealed| sealed.to.parse().ok());
-        match (rows, self.options.guarantee) {
-            (Some(rows), Guarantee::AtLeastOnce | Guarantee::ExactlyOnce) => {
-                self.with(|sender| sender.written(rows)).unwrap_or(Ok(()))
+        match self.way() {
+            Some(Way::Sender(sender)) if self.options.guarantee != Guarantee::None => {
+                let rows = prepared.sealed.first().and_then(|sealed| sealed.to.parse().ok());
+                let Some(rows) = rows else { return Ok(()) };
+                // Rows before the first checkpoint are kept with it, and are sent behind it.
+                match sender.unsent(rows) {
+                    None => sender.written(rows),
+                    Some((_, unsent)) if unsent.is_empty() => Ok(()),
+                    Some((first, unsent)) => {
+                        let beside = self.lock().beside.clone();
+                        let kept = self.place(beside.as_deref())?.keep(first, &unsent)?;
+                        prepared.sealed.push(kept);
+                        Ok(())
+                    }
+                }
             }
-            _ => Ok(()),
+            Some(Way::Spool(spool)) => spool.seal(prepared),
+            Some(Way::Sender(_)) | None => Ok(()),
         }
     }
 
     fn commit(&self, prepared: &Prepared) -> Result<()> {
-        let mut state = self.lock();
-        match &state.sender {
-            Some(sender) => sender.note_checkpoint(),
+        match self.way() {
+            Some(Way::Sender(sender)) => {
+                sender.note_checkpoint();
+                let kept = Interval::new(prepared)?.filter(|interval| interval.is_spooled());
+                if let Some(interval) = kept {
+                    sender.written(interval.base.rows)?;
+                    let beside = self.lock().beside.clone();
+                    self.place(beside.as_deref())?.delete_of(&interval);
+                }
+            }
+            Some(Way::Spool(spool)) => spool.commit(prepared)?,
             None => {
-                let base = prepared.sealed.first().and_then(|sealed| {
-                    Some(Base { series: sealed.from.clone(), rows: sealed.to.parse().ok()? })
-                });
-                state.base = base.or(state.base.take());
+                let Some(interval) = Interval::new(prepared)? else { return Ok(()) };
+                if interval.is_spooled() {
+                    let beside = self.lock().beside.clone();
+                    interval.commit(&self.place(beside.as_deref())?, &self.options)?;
+                }
+                self.lock().base = Some(interval.base);
             }
         }
         Ok(())
     }
-}
-
-/// A random number, the name of a new series.
-fn random() -> u128 {
-    use ring::rand::SecureRandom;
-    let mut bytes = [0; 16];
-    // Without random numbers the clock has to do.
-    if ring::rand::SystemRandom::new().fill(&mut bytes).is_err() {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        return now.unwrap_or_default().as_nanos();
-    }
-    u128::from_be_bytes(bytes)
 }

@@ -153,15 +153,18 @@ pub(super) fn promised(session: &Session, planned: &PlannedQuery) -> String {
     if planned.targets.is_empty() {
         add("result", again);
     }
-    for name in planned.targets.iter().chain(&planned.left_out) {
+    // The rows of a query that are shown are the first output.
+    let first = usize::from(planned.targets.is_empty());
+    for (output, name) in planned.targets.iter().chain(&planned.left_out).enumerate() {
         let overwrites = planned.overwritten.contains(name);
-        let promise = match session.planner.commits(name) {
-            true if overwrites => "each row once, and none before the job has ended",
-            true => "each row once, when its checkpoint is written",
-            false => again,
+        let promise = match session.planner.promise(planned, first + output, name) {
+            (_, Some(promise)) => promise,
+            (true, None) if overwrites => "each row once, and none before the job has ended".into(),
+            (true, None) => "each row once, when its checkpoint is written".into(),
+            (false, None) => again.into(),
         };
         let into = if overwrites { "OVERWRITE" } else { "INTO" };
-        add(&format!("INSERT {into} {name}"), promise);
+        add(&format!("INSERT {into} {name}"), &promise);
     }
     text
 }

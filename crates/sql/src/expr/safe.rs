@@ -19,7 +19,7 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
         return cannot_fail(inner, schema);
     }
     let own = match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, .. }) => {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             use Operator::*;
             // A decimal with room for a digit more has room for all that comes.
             let has_room = |t: DataType| match t {
@@ -29,7 +29,10 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
             let computes = matches!(op, Plus | Minus | Multiply)
                 && expr.get_type(schema).is_ok_and(has_room)
                 && left.get_type(schema).is_ok_and(|t| t.is_floating() || t.is_decimal());
-            compares(op) || computes || matches!(op, And | Or)
+            let divides = matches!(op, Divide | Modulo)
+                && left.get_type(schema).is_ok_and(|t| t.is_signed_integer())
+                && is_divisor(right);
+            compares(op) || computes || divides || matches!(op, And | Or)
         }
         Expr::Cast(Cast { expr, field }) => {
             expr.get_type(schema).is_ok_and(|from| widens(&from, field.data_type()))
@@ -56,6 +59,18 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
         _ => false,
     };
     own && arguments(expr).into_iter().all(|(argument, _)| cannot_fail(argument, schema))
+}
+
+/// Whether all integers can be divided by this constant.
+fn is_divisor(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => {
+            let value = value.cast_to(&DataType::Int64);
+            matches!(value, Ok(ScalarValue::Int64(Some(by))) if by != 0 && by != -1)
+        }
+        Expr::Cast(Cast { expr, .. }) => is_divisor(expr),
+        _ => false,
+    }
 }
 
 /// Whether every value of the type `from` is a value of `to`.

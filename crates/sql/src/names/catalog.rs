@@ -60,7 +60,7 @@ pub(crate) struct TableColumn {
 impl TableColumn {
     /// Whether INSERT INTO takes a value for it.
     pub(crate) fn is_inserted(&self) -> bool {
-        self.metadata.is_none() && self.computed.is_none()
+        self.metadata.as_ref().is_none_or(|of| of.is_written) && self.computed.is_none()
     }
 }
 
@@ -71,6 +71,8 @@ pub(crate) struct Metadata {
     pub(crate) key: String,
     /// VIRTUAL: INSERT INTO passes over it.
     pub(crate) is_virtual: bool,
+    /// Whether INSERT INTO takes a value for it, which the connector writes.
+    pub(crate) is_written: bool,
     /// Of the key where it is written, else of the name; and of the type.
     pub(crate) key_span: Option<Span>,
     pub(crate) type_span: Option<Span>,
@@ -188,6 +190,15 @@ impl Declared {
 }
 
 impl TableEntry {
+    /// Notes which metadata columns the connector writes.
+    pub(crate) fn note_written(&mut self, connectors: &dyn Connectors) {
+        let Origin::Connector(declared) = &self.origin else { return };
+        let written = connectors.written_metadata(&declared.options);
+        for metadata in self.columns.iter_mut().filter_map(|column| column.metadata.as_mut()) {
+            metadata.is_written = !metadata.is_virtual && written.contains(&metadata.key.as_str());
+        }
+    }
+
     /// Whether the connector takes the options.
     pub(crate) fn check(&self, connectors: &dyn Connectors) -> Result<()> {
         match &self.origin {
@@ -257,12 +268,14 @@ impl TableEntry {
         Ok(())
     }
 
-    /// The options of the table that is written: it has no metadata columns.
+    /// The options of the table as a sink: without the metadata columns that are only read.
     fn written(&self, options: &TableOptions) -> TableOptions {
-        let of_rows = |field: &&Arc<Field>| !options.metadata.contains_key(field.name());
-        let fields = options.schema.fields().iter().filter(of_rows).cloned();
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        TableOptions { schema, metadata: BTreeMap::new(), ..options.clone() }
+        let is_written = |name: &str| self.inserted().any(|(_, column)| column.name == name);
+        let fields = options.schema.fields().iter().filter(|field| is_written(field.name()));
+        let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+        let mut metadata = options.metadata.clone();
+        metadata.retain(|name, _| is_written(name));
+        TableOptions { schema, metadata, ..options.clone() }
     }
 
     /// Whether it is what the program was given as its standard input, a file or not.
@@ -308,7 +321,7 @@ impl TableEntry {
     }
 
     /// The columns that rows are inserted with, with their positions: INSERT INTO passes over
-    /// metadata and computed columns.
+    /// computed columns, and over metadata columns that are only read.
     pub(crate) fn inserted(&self) -> impl Iterator<Item = (usize, &TableColumn)> {
         self.columns.iter().enumerate().filter(|(_, column)| column.is_inserted())
     }
@@ -326,9 +339,10 @@ impl TableEntry {
         declared.options.options.iter().any(is_set)
     }
 
-    /// A metadata column that is not VIRTUAL, so that INSERT INTO would have to write it.
+    /// A metadata column that is not VIRTUAL, and that the connector cannot write.
     pub(crate) fn kept_metadata(&self) -> Option<&TableColumn> {
-        self.columns.iter().find(|c| c.metadata.as_ref().is_some_and(|of| !of.is_virtual))
+        let is_kept = |of: &Metadata| !of.is_virtual && !of.is_written;
+        self.columns.iter().find(|column| column.metadata.as_ref().is_some_and(is_kept))
     }
 
     /// A name for a time that no column has yet.

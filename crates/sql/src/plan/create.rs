@@ -53,6 +53,7 @@ pub(crate) fn table_entry(
             .collect(),
         options,
         partitioned_by: partitions(create)?,
+        primary_key: primary_key(create)?,
         base_dir: base_dir.to_path_buf(),
         exact: false,
     };
@@ -65,6 +66,7 @@ pub(crate) fn table_entry(
             "add WITH ('connector' = 'file', 'path' = 'events.csv', 'format' = 'csv') at the end",
         ));
     }
+    let primary_key = options.primary_key.clone();
     let declared = Declared {
         options,
         defs: create.options.clone(),
@@ -77,7 +79,7 @@ pub(crate) fn table_entry(
         name,
         columns,
         event_time: None,
-        primary_key: primary_key(create)?,
+        primary_key,
         left_out,
         origin: Origin::Connector(Box::new(declared)),
     };
@@ -151,7 +153,8 @@ fn metadata(column: &ColumnDef) -> Option<Metadata> {
     let name = || (column.name.value.clone(), Span::new(column.name.span));
     let (key, key_span) = from.as_ref().map_or_else(name, |from| (from.key.clone(), from.span));
     let (type_span, source) = (column.span, column.source.clone());
-    Some(Metadata { key, is_virtual: *is_virtual, key_span, type_span, source })
+    let (is_virtual, is_written) = (*is_virtual, false);
+    Some(Metadata { key, is_virtual, is_written, key_span, type_span, source })
 }
 
 /// The columns of the primary key.

@@ -139,13 +139,14 @@ pub(crate) fn show_local_times(stage: &mut Stage, analyzed: &LogicalPlan) {
     }
 }
 
-/// No connector writes metadata: those columns have to be VIRTUAL.
+/// Metadata columns that the connector does not write have to be VIRTUAL.
 fn refuse_metadata(target: &Target<'_>) -> Result<()> {
     let entry = &target.entry;
     match entry.kept_metadata() {
         None => Ok(()),
         Some(TableColumn { name, .. }) => Err(SqlError::unsupported(format!(
-            "nothing can be written to '{name}' of table '{}': it is a metadata column",
+            "nothing can be written to '{name}' of table '{}': it is a metadata column that is only \
+             read",
             entry.name
         ))
         .at(target.place)

@@ -233,6 +233,21 @@ fn conditions_are_asked_where_they_may_be() {
 }
 
 #[test]
+fn a_division_fails_by_no_constant_but_0_and_minus_1() {
+    let on = "o.id = s.order_id AND o.window_end = s.window_end AND";
+    let before = |condition: &str| {
+        let plan = query(&format!("SELECT o.id, s.via FROM o JOIN s ON {on} {condition}"));
+        sides(&plan)[0][0].contains(" where ")
+    };
+    for condition in ["o.id % 50 = 0", "o.item % 7 = 1", "o.id / 3 > 4", "MOD(o.id, 2) = 0"] {
+        assert!(before(condition), "{condition}");
+    }
+    for condition in ["o.id % 0 = 0", "o.id / -1 > 4", "10 / o.id = 1", "o.id % o.item = 0"] {
+        assert!(!before(condition), "{condition}");
+    }
+}
+
+#[test]
 fn a_key_that_may_fail_is_protected_by_what_stands_before_it() {
     let on = "o.window_start = s.window_start AND o.item > 0 AND 100 / o.item = s.item";
     let plan = query(&format!("SELECT o.id FROM o LEFT JOIN s ON {on}"));

@@ -92,6 +92,32 @@ fn an_insert_passes_over_those_that_are_virtual() {
 }
 
 #[test]
+fn an_insert_takes_values_for_those_that_the_connector_writes() {
+    let create = "CREATE TABLE o (n BIGINT, at BIGINT METADATA FROM 'offset' VIRTUAL,
+        w TIMESTAMP(3) METADATA FROM 'written', v TIMESTAMP(3) METADATA FROM 'written' VIRTUAL)
+        WITH ('connector' = 'file');";
+    for insert in [
+        "INSERT INTO o SELECT i64, z FROM typed",
+        "INSERT INTO o (w, n) SELECT z, i64 FROM typed",
+        "INSERT INTO o (n) SELECT i64 FROM typed",
+    ] {
+        let outcome = execute(&mut session(), &format!("{create}{insert}")).unwrap();
+        let Outcome::Insert(planned, _) = outcome else { panic!("{outcome:?}") };
+        let output = &planned.plan.stages.last().unwrap().output;
+        let names: Vec<&str> = fields(output).iter().map(|(name, ..)| *name).collect();
+        assert_eq!(names, ["n", "w"], "{insert}");
+    }
+    refused(
+        &format!("{create}INSERT INTO o (n, v) SELECT i64, z FROM typed"),
+        &["'v' is a metadata column: nothing is written to it"],
+    );
+    refused(
+        &format!("{create}INSERT INTO o SELECT i64, s FROM typed"),
+        &["column 'w' of table 'o' is TIMESTAMP(3), the query's 's' is STRING"],
+    );
+}
+
+#[test]
 fn what_there_is_not_is_refused_where_it_stands() {
     let create = |column: &str, connector: &str| {
         format!("CREATE TABLE t (n BIGINT, {column}) WITH ('connector' = '{connector}')")

@@ -53,6 +53,7 @@ impl Folder {
             options: given.map(|(key, value)| (key.to_string(), value.to_string())).into(),
             metadata: Default::default(),
             partitioned_by: vec![],
+            primary_key: Vec::new(),
             exact: false,
             base_dir: self.0.clone(),
         })

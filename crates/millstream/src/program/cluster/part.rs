@@ -384,6 +384,10 @@ impl QueryPart {
             Ok(timer) => timer,
             Err(error) => return (Stats::default(), Err(error)),
         };
+        let waits = self.sinks.iter().any(|sink| sink.waits_for_checkpoint());
+        if let Some(saving) = asking.filter(|_| waits) {
+            saving.saver.cut(&job.stopper());
+        }
         let (stats, result, remains) = job.run_and_keep();
         drop(timer);
         if let Some(saving) = &self.saving {

@@ -36,10 +36,12 @@ impl Planner {
                 };
                 let create = completed.as_ref().unwrap_or(create);
                 let entry = |create| table_entry(create, &context, &self.base_dir, source);
-                Arc::new(match self.stand_ins.table(create) {
+                let mut entry = match self.stand_ins.table(create) {
                     Some(stand_in) => stand_in_entry(entry(&stand_in)?, create),
                     None => entry(create)?,
-                })
+                };
+                entry.note_written(&*self.connectors);
+                Arc::new(entry)
             }
         };
         entry.check(&*self.connectors)?;

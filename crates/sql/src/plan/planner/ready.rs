@@ -30,40 +30,56 @@ impl Planner {
     ) -> Result<(PlannedQuery, Vec<Arc<dyn Sink>>)> {
         let mut planned = self.plan(kind, statement)?;
         self.note(&planned, statement)?;
-        let intervals = self.settings.checkpoint.path.is_some();
-        let resumes = intervals && self.resumes;
-        let manner = |output| {
-            let endless = is_endless(&planned.plan, output);
-            let varies = why_rows_vary(&planned.plan, output);
-            Manner { endless, intervals, resumes, varies, ..Manner::default() }
-        };
         if let StatementKind::Query(_) = kind {
             for (number, name) in planned.left_out.iter().enumerate() {
-                let sink = self.sink_of(&Ident::new(name.clone()), manner(number + 1))?;
+                let manner = self.manner(&planned, number + 1);
+                let sink = self.sink_of(&Ident::new(name.clone()), manner)?;
                 planned.left_out_sinks.push(sink);
             }
             return Ok((planned, Vec::new()));
         }
         let mut sinks = Vec::new();
         for insert in inserts(kind) {
-            let manner = Manner { overwrites: insert.overwrites, ..manner(sinks.len()) };
+            let overwrites = insert.overwrites;
+            let manner = Manner { overwrites, ..self.manner(&planned, sinks.len()) };
             sinks.push(self.sink_of(&insert.table, manner)?);
         }
         for name in &planned.left_out {
-            sinks.push(self.sink_of(&Ident::new(name.clone()), manner(sinks.len()))?);
+            let manner = self.manner(&planned, sinks.len());
+            sinks.push(self.sink_of(&Ident::new(name.clone()), manner)?);
         }
         planned.targets.append(&mut planned.left_out);
         Ok((planned, sinks))
     }
 
-    /// Whether the rows of a table's sink become visible by commits ([`Sink::commits`]). False for
-    /// a table that cannot be inserted into.
-    pub fn commits(&self, table: &str) -> bool {
+    /// How the rows of an output come.
+    fn manner(&self, planned: &PlannedQuery, output: usize) -> Manner {
+        let intervals = self.settings.checkpoint.path.is_some();
+        Manner {
+            overwrites: false,
+            endless: is_endless(&planned.plan, output),
+            intervals,
+            varies: why_rows_vary(&planned.plan, output),
+            resumes: intervals && self.resumes,
+        }
+    }
+
+    /// Whether the rows of an output into a table become visible by commits ([`Sink::commits`]),
+    /// and what the sink says of them ([`Sink::promise`]). Neither, of a table that cannot be
+    /// inserted into.
+    pub fn promise(
+        &self,
+        planned: &PlannedQuery,
+        output: usize,
+        table: &str,
+    ) -> (bool, Option<String>) {
         let sink = match self.stand_ins.sink(table) {
             Some(sink) => Ok(sink),
             None => self.table_named(&Ident::new(table)).and_then(|t| t.sink(&*self.connectors)),
         };
-        sink.is_ok_and(|sink| sink.commits())
+        let Ok(sink) = sink else { return (false, None) };
+        sink.expect(self.manner(planned, output));
+        (sink.commits(), sink.promise())
     }
 
     /// Notes the sources of a statement that will run, and whether the statement ends.
@@ -95,6 +111,9 @@ impl Planner {
             return Err(SqlError::unsupported(message)
                 .at(place)
                 .help("only files can: write INSERT INTO"));
+        }
+        if let Some(path) = &self.settings.checkpoint.path {
+            sink.keep_in(&self.path(path));
         }
         if let (Some(written), Origin::Connector(declared)) = (&mut self.written, &entry.origin) {
             check_new(&declared.options, written).map_err(|e| e.at(place))?;
