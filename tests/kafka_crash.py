@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from confluent_kafka import Consumer, TopicPartition
+
 import broker as kafka
 import crash
 import harness
@@ -154,6 +156,13 @@ class Input:
             self.open.abort_transaction(60)
             self.open = None
 
+    def ends(self) -> list[tuple]:
+        """By partition the end for readers of committed records, and of all: an open transaction is between."""
+        readers = [Consumer(self.broker.settings | {"group.id": "ends", "isolation.level": f"read_{level}"})
+                   for level in ("committed", "uncommitted")]
+        return [tuple(reader.get_watermark_offsets(TopicPartition(self.topic, number), 10)[1] for reader in readers)
+                for number in range(self.partitions)]
+
     def finish(self) -> None:
         self.close()
         for partition in range(self.partitions):
@@ -210,6 +219,8 @@ class Case:
 
     def failed(self, what: str) -> SystemExit:
         said = b""
+        for one in self.inputs:
+            what += f"; {one.topic} ends at {one.ends()}"
         if self.job is not None:
             for process in [self.job.pid, *crash.children(self.job.pid)]:
                 subprocess.run(["kill", "-9", str(process)], capture_output=True)
@@ -234,9 +245,12 @@ class Case:
         self.job = None
 
     def kill_broker(self) -> None:
-        # A client of this test could lose its own transaction.
+        # A broker that dies between the end of a transaction and the marks of that end in the partitions may leave the
+        # transaction open for ever, and nobody reads on there.
         for one in self.inputs:
             one.close()
+            while any(committed < every for committed, every in one.ends()):
+                time.sleep(0.05)
         is_starting = self.job is not None and time.monotonic() - self.started < 3
         self.broker.end()
         time.sleep(self.rng.random() * 2)
