@@ -148,7 +148,7 @@ impl Connection {
         let response = loop {
             let mut body = self
                 .exchange(&request, version, Duration::ZERO)
-                .map_err(|fault| fault.at_first_message(&self.address, settings.tls.is_some()))?;
+                .map_err(|fault| fault.at_first_message(settings.tls.is_some()))?;
             // A broker that does not know the version answers in the first.
             let unknown = body.get(..2) == Some(&35i16.to_be_bytes()[..]);
             if unknown && version > 0 {
