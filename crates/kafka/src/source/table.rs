@@ -38,6 +38,8 @@ struct Declared {
     fetcher: Mutex<Weak<Fetcher>>,
     /// The partitions that were there when this process opened the table first.
     opened: Mutex<Option<BTreeSet<Partition>>>,
+    /// The brokers were away a moment ago, so a start does not wait for them a second time.
+    away: Mutex<Option<Fault>>,
 }
 
 impl std::fmt::Debug for Declared {
@@ -93,8 +95,8 @@ impl KafkaTable {
             return Err(options.error("on_error", message, "leave them out: 'on_error' = 'skip'"));
         }
         options.finish("a table of Kafka")?;
-        let (fetcher, opened) = Default::default();
-        let of = Declared { scan, columns, value, key, tombstones, fetcher, opened };
+        let (fetcher, opened, away) = Default::default();
+        let of = Declared { scan, columns, value, key, tombstones, fetcher, opened, away };
         Ok(KafkaTable { of: Arc::new(of), only: None })
     }
 
@@ -111,6 +113,10 @@ impl KafkaTable {
     /// The topics and their partitions now.
     fn look(&self, cluster: &mut Cluster) -> Outcome<(Metadata, Vec<Partition>)> {
         let topics = &self.of.scan.fetch.topics;
+        let away = || self.of.away.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fault) = away().take() {
+            return Err(fault);
+        }
         let metadata = cluster.patiently(|cluster| {
             let metadata = topics.metadata(cluster)?;
             match metadata.missing.first() {
@@ -118,7 +124,8 @@ impl KafkaTable {
                 Some(missing) => Err(cluster.no_topic(missing)),
                 None => Ok(metadata),
             }
-        })?;
+        });
+        let metadata = metadata.inspect_err(|fault| *away() = Some(fault.clone()))?;
         let partitions = match &self.only {
             Some(only) => only.clone(),
             None => all_partitions(&metadata),
