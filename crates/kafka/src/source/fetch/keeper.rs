@@ -20,7 +20,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
     let settings = &shared.settings;
     let mut cluster = Cluster::new(settings.client.clone(), settings.committed_only);
     let mut pause = PAUSE;
-    let mut looked: Option<Instant> = None;
+    let (mut looked, mut asked): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         let mut state = shared.lock();
         let (asks, commit) = loop {
@@ -45,13 +45,19 @@ pub(super) fn keep(shared: &Arc<Shared>) {
             }
             let full = |lane: &Lane| lane.queued_bytes >= settings.queue_bytes;
             let stale = state.lanes.iter().any(|lane| lane.is_stale(settings.queue_bytes));
-            let asks = headless || discovers || stale;
+            // While leaders change, brokers may name the old leader for a while.
+            let rest = asked.map_or(Duration::ZERO, |at| pause.saturating_sub(at.elapsed()));
+            let wants = headless || discovers || stale;
+            let asks = wants && rest.is_zero();
             if asks || state.commit.is_some() {
                 break (asks, state.commit.take());
             }
             let mut longest = due(looked).unwrap_or(Duration::from_secs(3_600));
             if state.lanes.iter().any(full) {
                 longest = longest.min(STALE);
+            }
+            if wants {
+                longest = rest;
             }
             state = shared.wait(state, longest.max(Duration::from_millis(1)));
         };
@@ -60,6 +66,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
         if !asks {
             continue;
         }
+        asked = Some(Instant::now());
         match settings.topics.metadata(&mut cluster) {
             Ok(metadata) => {
                 looked = Some(Instant::now());
@@ -71,10 +78,6 @@ pub(super) fn keep(shared: &Arc<Shared>) {
                 }
             }
             Err(fault) => note_trouble(shared, Some(&fault)),
-        }
-        let state = shared.lock();
-        if !state.stop {
-            drop(shared.wait(state, pause));
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }
