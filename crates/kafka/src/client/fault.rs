@@ -101,7 +101,12 @@ impl Fault {
                 "another job writes with the same id".into(),
                 "give each job a 'sink.transactional-id-prefix' of its own",
             ),
-            ResponseError::TransactionAbortable => Fault::Aborted(format!("{what}: {error}")),
+            // A batch, or the whole transaction, has lost its place: rows are written again.
+            ResponseError::TransactionAbortable
+            | ResponseError::InvalidTxnState
+            | ResponseError::InvalidProducerIdMapping
+            | ResponseError::UnknownProducerId
+            | ResponseError::OutOfOrderSequenceNumber => Fault::Aborted(format!("{what}: {error}")),
             // Of an earlier transaction that is still being ended, of a group that is being moved.
             ResponseError::ConcurrentTransactions | ResponseError::UnstableOffsetCommit => {
                 Fault::retry(format!("{what}: {error}"))
