@@ -26,6 +26,7 @@ pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> T
         metadata: BTreeMap::new(),
         options: options.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         base_dir: ".".into(),
         exact: false,
     }
