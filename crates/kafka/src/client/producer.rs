@@ -101,10 +101,8 @@ impl Producer {
         self.metadata = self.cluster.metadata(Some(std::slice::from_ref(&topic)))?;
         match self.metadata.topics.get(&topic) {
             Some(of) if !of.leaders.is_empty() => Ok(()),
-            Some(_) => Err(Fault::retry(format!("topic '{topic}' has no partitions yet"))),
-            // It was there.
-            None if self.writer.is_some() => Err(Fault::retry(format!("topic '{topic}' is away"))),
-            None => Err(self.cluster.no_topic(&topic)),
+            None if self.writer.is_none() => Err(self.cluster.no_topic(&topic)),
+            _ => Err(Fault::retry(format!("topic '{topic}' has no partitions now"))),
         }
     }
 
@@ -159,10 +157,6 @@ impl Producer {
         if let Some(error) = error_of(response.error_code) {
             if error == ResponseError::InvalidTransactionTimeout {
                 return Err(self.timeout_fault());
-            }
-            if error == ResponseError::InvalidProducerIdMapping && self.writer.take().is_some() {
-                // The broker has forgotten the id, so no other job has begun with it.
-                return Err(Fault::retry(format!("the producer's start: {error}")));
             }
             return Err(self.fault("the producer's start", error));
         }
