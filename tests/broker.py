@@ -152,9 +152,10 @@ class Broker:
 
     def read(self, topic: str, partitions: int = 1, seconds: float = 30) -> list[list]:
         """All committed messages, by partition."""
+        # An answer that waits has always more where transactions never pause, and no end is told.
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False,
                              "isolation.level": "read_committed", "enable.partition.eof": True,
-                             "auto.offset.reset": "earliest"})
+                             "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10})
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         found, ended, until = [[] for _ in range(partitions)], set(), time.monotonic() + seconds
         while len(ended) < partitions:

@@ -94,7 +94,10 @@ impl Fault {
                 "another job writes with the same id".into(),
                 "give each job a 'sink.transactional-id-prefix' of its own",
             ),
-            ResponseError::TransactionAbortable => Fault::Aborted(format!("{what}: {error}")),
+            // A broker of version 2 answers so when it has ended the transaction.
+            ResponseError::TransactionAbortable | ResponseError::InvalidTxnState => {
+                Fault::Aborted(format!("{what}: {error}"))
+            }
             // Of an earlier transaction that is still being ended, of a group that is being moved.
             ResponseError::ConcurrentTransactions | ResponseError::UnstableOffsetCommit => {
                 Fault::retry(format!("{what}: {error}"))
