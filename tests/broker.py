@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import harness
@@ -163,10 +163,10 @@ class Broker:
             message = consumer.poll(1)
             if message is None:
                 continue
-            if message.error():
-                ended.add(message.partition())
-            else:
+            if not message.error():
                 found[message.partition()].append(message)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
         consumer.close()
         return found
 
