@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import harness
@@ -162,8 +162,10 @@ class Broker:
 
     def read(self, topic: str, partitions: int = 1, seconds: float = 30) -> list[list]:
         """All committed messages, by partition."""
+        # An answer that waits has always more where transactions never pause, and no end is told.
         consumer = Consumer(self.settings | {"group.id": "reader", "enable.auto.commit": False, "auto.offset.reset": "earliest",
-                                             "isolation.level": "read_committed", "enable.partition.eof": True})
+                                             "isolation.level": "read_committed", "enable.partition.eof": True,
+                                             "fetch.wait.max.ms": 10})
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         found, ended, until = [[] for _ in range(partitions)], set(), time.monotonic() + seconds
         while len(ended) < partitions:
@@ -171,10 +173,10 @@ class Broker:
             message = consumer.poll(1)
             if message is None:
                 continue
-            if message.error():
-                ended.add(message.partition())
-            else:
+            if not message.error():
                 found[message.partition()].append(message)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
         consumer.close()
         return found
 

@@ -201,7 +201,7 @@ def stopped_before_commit(broker, job: Spooled) -> None:
         finally:
             broker.process.send_signal(signal.SIGCONT)
         time.sleep(0.17)
-    pytest.fail(f"no commit was waited for: {job.ended(0.1)}")
+    pytest.fail("no checkpoint was begun while the broker did not answer")
 
 
 def consecutive(job: Spooled, count: int) -> None:
@@ -277,8 +277,8 @@ class InBucket(Spooled):
 
 
 def test_a_spool_is_where_the_checkpoints_are(broker, bucket, tmp_path, jobs):
-    job = InBucket(bucket, broker, tmp_path, numbers(500).replace("n BIGINT", "n BIGINT, at AS PROCTIME()"),
-                   "INSERT INTO o SELECT n FROM t;", "n BIGINT")
+    job = InBucket(bucket, broker, tmp_path, numbers(500), "INSERT INTO o SELECT n FROM t LIMIT 1000000000;",
+                   "n BIGINT")
     jobs.append(job)
     stopped_before_commit(broker, job)
     there, waiting = len(job.rows()), job.spool()
