@@ -32,6 +32,7 @@ const OF_SINKS: &[&str] = &[
     "sink.semantic",
     "sink.delivery-guarantee",
     "sink.transactional-id-prefix",
+    "sink.spool",
     "sink.transaction-naming-strategy",
     "sink.parallelism",
     "scan.parallelism",
