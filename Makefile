@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build lab dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak crash-test demo-restart demo-kafka fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build lab dist check test test-long test-datafusion test-datafusion-long bench measure simulate soak crash-test kafka-crash-test test-kafka-old demo-restart demo-kafka fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -23,6 +23,8 @@ help:
 	@echo "make soak       followed files and HTTP for ten minutes each, checkpoints for an hour, then the oracle suite until it"
 	@echo "                fails or SOAK_MINUTES (60) have passed"
 	@echo "make crash-test  jobs with checkpoints that are killed and go on: CRASH_COUNT (1000) crashes"
+	@echo "make kafka-crash-test  the same over Kafka: KAFKA_CRASH_COUNT (100) kills of jobs, BROKER_CRASH_COUNT (20) of the broker"
+	@echo "make test-kafka-old  the tests of Kafka with a broker of version 3.9, which it fetches; builds"
 	@echo "make demo-restart  examples/restart: a followed directory, kill -9, the same command again; builds"
 	@echo "make demo-kafka  examples/kafka: a broker, a producer, a job that is killed twice, counts that add up; builds"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
@@ -116,6 +118,17 @@ crash-test: .venv/ready
 	@.ci/setup cc rust
 	cargo build --profile ci --locked --workspace --all-targets
 	$(PYTHON) tests/crash.py --count $${CRASH_COUNT:-1000}
+
+kafka-crash-test: .venv/ready
+	@.ci/setup cc rust kafka
+	cargo build --profile ci --locked --workspace --all-targets
+	$(PYTHON) tests/kafka_crash.py --count $${KAFKA_CRASH_COUNT:-100} --brokers $${BROKER_CRASH_COUNT:-20}
+
+test-kafka-old: .venv/ready
+	@.ci/setup cc rust kafka_old
+	cargo build --profile ci --locked --workspace --all-targets
+	MILLSTREAM_KAFKA=$${CARGO_TARGET_DIR:-target}/kafka-old $(PYTHON) -m pytest -q tests/e2e/test_kafka*.py
+	MILLSTREAM_KAFKA=$${CARGO_TARGET_DIR:-target}/kafka-old $(PYTHON) tests/kafka_crash.py --count 20 --brokers 2
 
 demo-restart: build
 	examples/restart/demo.sh target/release/millstream

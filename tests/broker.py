@@ -14,16 +14,17 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import harness
 
-JARS = Path(os.environ.get("CARGO_TARGET_DIR", harness.ROOT / "target")) / "kafka"
+# MILLSTREAM_KAFKA: the jars of another version.
+JARS = Path(os.environ.get("MILLSTREAM_KAFKA", Path(os.environ.get("CARGO_TARGET_DIR", harness.ROOT / "target")) / "kafka"))
 START_SECONDS = 90
 
 PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{listeners}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_PLAINTEXT://127.0.0.1:{secured}{listeners}
+advertised.listeners=PLAINTEXT://127.0.0.1:{advertised},SASL_PLAINTEXT://127.0.0.1:{secured}{listeners}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT{protocols}
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
 offsets.topic.replication.factor=1
@@ -65,17 +66,26 @@ def free_port() -> int:
 
 
 class Broker:
-    def __init__(self, folder: Path, more: str = ""):
+    def __init__(self, folder: Path, more: str = "", advertised: int = 0, listeners: dict[str, str] = {}):
+        """`advertised`: the port that it tells its clients, if that is another one. `listeners`: more of them, each with
+        its protocol."""
         self.folder, self.port, self.controller, self.secured = folder, free_port(), free_port(), free_port()
+        self.ports = {name: free_port() for name in listeners}
         self.process: subprocess.Popen | None = None
         self.client: AdminClient | None = None
         data, self.properties = folder / "log", folder / "server.properties"
         self.properties.write_text(PROPERTIES.format(
-            port=self.port, controller=self.controller, data=data, more=PASSWORDS + more,
-            listeners=f",SASL_PLAINTEXT://127.0.0.1:{self.secured}"))
+            port=self.port, advertised=advertised or self.port, controller=self.controller, data=data, more=PASSWORDS + more,
+            secured=self.secured, protocols="".join(f",{name}:{protocol}" for name, protocol in listeners.items()),
+            listeners="".join(f",{name}://localhost:{port}" for name, port in self.ports.items())))
         scram = [f"SCRAM-SHA-{bits}=[name=me,password=my-secret]" for bits in (256, 512)]
         self.java("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAA", "-c", self.properties,
                   *(word for one in scram for word in ("--add-scram", one)))
+
+    @property
+    def settings(self) -> dict:
+        """Of clients. What they log of a broker that a test kills is no news."""
+        return {"bootstrap.servers": self.servers, "log_level": 2}
 
     @property
     def servers(self) -> str:
@@ -120,7 +130,7 @@ class Broker:
     def admin(self) -> AdminClient:
         # It must outlive what it is asked for.
         if self.client is None:
-            self.client = AdminClient({"bootstrap.servers": self.servers})
+            self.client = AdminClient(self.settings)
         return self.client
 
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
@@ -137,7 +147,7 @@ class Broker:
 
     def producer(self, **config: object) -> Producer:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        return Producer({"bootstrap.servers": self.servers, "linger.ms": 5} | settings)
+        return Producer(self.settings | {"linger.ms": 5} | settings)
 
     def fill(self, topic: str, values, partition: int = 0, key=None, **config: object) -> None:
         producer = self.producer(**config)
@@ -152,9 +162,8 @@ class Broker:
 
     def read(self, topic: str, partitions: int = 1, seconds: float = 30) -> list[list]:
         """All committed messages, by partition."""
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False,
-                             "isolation.level": "read_committed", "enable.partition.eof": True,
-                             "auto.offset.reset": "earliest"})
+        consumer = Consumer(self.settings | {"group.id": "reader", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                                             "isolation.level": "read_committed", "enable.partition.eof": True})
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         found, ended, until = [[] for _ in range(partitions)], set(), time.monotonic() + seconds
         while len(ended) < partitions:
@@ -178,7 +187,7 @@ class Broker:
         consumer.close()
 
     def committed(self, group: str, topic: str, partition: int = 0) -> int:
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        consumer = Consumer(self.settings | {"group.id": group})
         found = consumer.committed([TopicPartition(topic, partition)], 30)[0].offset
         consumer.close()
         return found

@@ -166,8 +166,13 @@ impl Job {
             None => Arc::new(threads),
         };
         let mut plan = plan.clone();
-        // Opening reports missing inputs.
-        let splits = plan.sources.iter().map(|source| source.table.splits().unwrap_or_default());
+        // Opening reports missing inputs. No input is asked behind a missing input.
+        let mut are_there = true;
+        let splits = plan.sources.iter().map(|source| {
+            let splits = are_there.then(|| source.table.splits().ok()).flatten();
+            are_there = splits.is_some();
+            splits.unwrap_or_default()
+        });
         plan.pack_small_input(&splits.collect::<Vec<_>>(), settings);
         plan.lay_out(&from.layouts)?;
         Job::prepare(&plan, settings, sinks, env, started_us, (from, checkpoints), None)

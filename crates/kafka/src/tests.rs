@@ -27,6 +27,7 @@ pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> T
         options: options.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
         primary_key: Vec::new(),
         partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
         base_dir: ".".into(),
         exact: false,
     }

@@ -29,6 +29,15 @@ impl Fault {
 
     /// A connection failed.
     pub(crate) fn io(address: &Address, error: &io::Error) -> Fault {
+        if error.kind() == io::ErrorKind::InvalidData {
+            // What TLS does not like, on this side or on the other.
+            return Fault::Fatal {
+                place: format!("broker {address}"),
+                message: format!("the encrypted connection ends: {error}"),
+                help: "if the broker asks who we are, check 'properties.ssl.keystore.location'"
+                    .into(),
+            };
+        }
         let message = match error.kind() {
             io::ErrorKind::UnexpectedEof => "the broker closed the connection".to_string(),
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer in time".to_string(),
@@ -53,17 +62,15 @@ impl Fault {
         }
     }
 
-    /// The first message got no answer: often one side speaks TLS and the other does not.
-    pub(crate) fn at_first_message(self, address: &Address, tls: bool) -> Fault {
+    /// The first message got no answer: often one side speaks TLS and the other does not. A broker
+    /// that is about to start or to end does the same.
+    pub(crate) fn at_first_message(self, tls: bool) -> Fault {
         match self {
             Fault::Retry(message) if !tls && message.contains("closed the connection") => {
-                Fault::Fatal {
-                    place: format!("broker {address}"),
-                    message: "the broker closed the connection at the first message".into(),
-                    help: "if the listener expects TLS or a password, set \
-                           'properties.security.protocol' to SSL, SASL_PLAINTEXT or SASL_SSL"
-                        .into(),
-                }
+                Fault::Retry(format!(
+                    "{message} at the first message; if the listener expects TLS or a password, \
+                     set 'properties.security.protocol' to SSL, SASL_PLAINTEXT or SASL_SSL"
+                ))
             }
             other => other,
         }
@@ -94,7 +101,12 @@ impl Fault {
                 "another job writes with the same id".into(),
                 "give each job a 'sink.transactional-id-prefix' of its own",
             ),
-            ResponseError::TransactionAbortable => Fault::Aborted(format!("{what}: {error}")),
+            // A batch, or the whole transaction, has lost its place: rows are written again.
+            ResponseError::TransactionAbortable
+            | ResponseError::InvalidTxnState
+            | ResponseError::InvalidProducerIdMapping
+            | ResponseError::UnknownProducerId
+            | ResponseError::OutOfOrderSequenceNumber => Fault::Aborted(format!("{what}: {error}")),
             // Of an earlier transaction that is still being ended, of a group that is being moved.
             ResponseError::ConcurrentTransactions | ResponseError::UnstableOffsetCommit => {
                 Fault::retry(format!("{what}: {error}"))

@@ -3,6 +3,7 @@
 pub(crate) mod address;
 pub(crate) mod batch;
 pub(crate) mod cluster;
+mod counted;
 pub(crate) mod encode;
 pub(crate) mod fault;
 mod login;

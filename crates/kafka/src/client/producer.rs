@@ -101,8 +101,8 @@ impl Producer {
         self.metadata = self.cluster.metadata(Some(std::slice::from_ref(&topic)))?;
         match self.metadata.topics.get(&topic) {
             Some(of) if !of.leaders.is_empty() => Ok(()),
-            Some(_) => Err(Fault::retry(format!("topic '{topic}' has no partitions yet"))),
-            None => Err(self.cluster.no_topic(&topic)),
+            None if self.writer.is_none() => Err(self.cluster.no_topic(&topic)),
+            _ => Err(Fault::retry(format!("topic '{topic}' has no partitions now"))),
         }
     }
 

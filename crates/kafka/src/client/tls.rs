@@ -1,6 +1,7 @@
 //! TLS: who a broker has to be, and who we are.
 
 use std::fmt;
+use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -83,7 +84,14 @@ impl Tls {
         let connection = ClientConnection::new(self.0.clone(), name);
         let mut connection = connection.map_err(|error| wrong(error.to_string()))?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut socket).map_err(|error| wrong(error.to_string()))?;
+            connection.complete_io(&mut socket).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => wrong(error.to_string()),
+                // A broker that is about to start or to end does it, too.
+                _ => Fault::retry(format!(
+                    "broker {address}: no encrypted connection: {error}; a listener without TLS \
+                     closes the connection: check 'properties.security.protocol'"
+                )),
+            })?;
         }
         Ok(StreamOwned::new(connection, socket))
     }

@@ -23,6 +23,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, StrBytes};
 
 use super::address::Address;
+use super::counted::Counted;
 use super::fault::{Fault, Outcome, error_of};
 use super::settings::ClientSettings;
 
@@ -146,16 +147,16 @@ impl Connection {
             .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));
         let mut version = 3;
         let response = loop {
-            let mut body = self
+            let body = self
                 .exchange(&request, version, Duration::ZERO)
-                .map_err(|fault| fault.at_first_message(&self.address, settings.tls.is_some()))?;
+                .map_err(|fault| fault.at_first_message(settings.tls.is_some()))?;
             // A broker that does not know the version answers in the first.
             let unknown = body.get(..2) == Some(&35i16.to_be_bytes()[..]);
             if unknown && version > 0 {
                 version = 0;
                 continue;
             }
-            break ApiVersionsResponse::decode(&mut body, version)
+            break ApiVersionsResponse::decode(&mut Counted(body), version)
                 .map_err(|error| Fault::no_kafka(&self.address, &error))?;
         };
         if let Some(error) = error_of(response.error_code) {
@@ -205,8 +206,8 @@ impl Connection {
         version: i16,
         longer: Duration,
     ) -> Outcome<R::Response> {
-        let mut body = self.exchange(request, version, longer)?;
-        R::Response::decode(&mut body, version).map_err(|error| {
+        let body = self.exchange(request, version, longer)?;
+        R::Response::decode(&mut Counted(body), version).map_err(|error| {
             Fault::retry(format!("broker {}: a response cannot be read: {error}", self.address))
         })
     }

@@ -18,6 +18,30 @@ const TRIES: usize = 5;
 /// (`transactional.id.expiration.ms`).
 pub(super) const MARKER_AGE: Duration = Duration::from_hours(24);
 
+/// The calls of a producer that write rows.
+pub(super) trait Write: Send + 'static {
+    /// See [`Producer::write`].
+    fn write(&mut self, rows: &[Row], marker: Option<&Marker>) -> Outcome<()>;
+    /// See [`Producer::begin_again`].
+    fn begin_again(&mut self) -> Outcome<()>;
+    /// See [`Producer::marker`].
+    fn marker(&mut self) -> Outcome<Option<Marker>>;
+}
+
+impl Write for Producer {
+    fn write(&mut self, rows: &[Row], marker: Option<&Marker>) -> Outcome<()> {
+        Producer::write(self, rows, marker)
+    }
+
+    fn begin_again(&mut self) -> Outcome<()> {
+        Producer::begin_again(self)
+    }
+
+    fn marker(&mut self) -> Outcome<Option<Marker>> {
+        Producer::marker(self)
+    }
+}
+
 /// A row as a record, with its partition.
 pub(super) type Row = (i32, NewRecord);
 
@@ -88,7 +112,7 @@ fn text_of(series: &str) -> String {
 }
 
 /// Writes the marker alone, in a transaction without rows.
-pub(super) fn mark(producer: &mut Producer, series: &str, rows: u64) -> Outcome<()> {
+pub(super) fn mark(producer: &mut impl Write, series: &str, rows: u64) -> Outcome<()> {
     let (marker, mut faults) = (marker_of(series, rows), 0);
     loop {
         match producer.write(&[], Some(&marker)) {
@@ -105,7 +129,7 @@ pub(super) fn mark(producer: &mut Producer, series: &str, rows: u64) -> Outcome<
 /// Writes rows, the first of which has the number `first`. With a `series` each row comes once: the
 /// transactions have markers.
 pub(super) fn write_rows(
-    producer: &mut Producer,
+    producer: &mut impl Write,
     series: Option<&str>,
     rows: &[Row],
     first: u64,

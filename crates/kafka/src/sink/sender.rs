@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millstream_contract::{Error, Result};
 
-use super::numbered::{Base, MARKER_AGE, Row, mark, write_rows};
+use super::numbered::{Base, MARKER_AGE, Row, Write, mark, write_rows};
 use super::options::{Guarantee, SinkOptions};
 use crate::client::cluster::Cluster;
 use crate::client::fault::Fault;
@@ -86,6 +86,18 @@ impl Sender {
             (true, false) => base.begin(&mut producer).map_err(failed)?,
         };
         let partitions = producer.partitions();
+        Sender::run(options, (base, known, resumes), memory_bytes, producer, partitions)
+    }
+
+    /// Starts the thread. Rows below `known` are in the topic.
+    fn run(
+        options: &SinkOptions,
+        (base, known, resumes): (&Base, u64, bool),
+        memory_bytes: u64,
+        producer: impl Write,
+        partitions: i32,
+    ) -> Result<Sender> {
+        let exactly = options.guarantee == Guarantee::ExactlyOnce;
         let most = usize::try_from(memory_bytes / 16).unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -117,7 +129,7 @@ impl Sender {
             }
         };
         let spawned = thread::Builder::new().name("kafka sender".into()).spawn(send);
-        spawned.map_err(|error| failed(Fault::internal(error.to_string())))?;
+        spawned.map_err(|error| shared.failed(Fault::internal(error.to_string())))?;
         Ok(Sender { shared, partitions })
     }
 
@@ -214,7 +226,7 @@ impl Drop for Sender {
 }
 
 /// The thread's loop.
-fn send(shared: &Shared, mut producer: Producer) {
+fn send(shared: &Shared, mut producer: impl Write) {
     loop {
         let mut state = shared.lock();
         let (rows, first) = loop {
@@ -255,5 +267,86 @@ fn send(shared: &Shared, mut producer: Producer) {
             }
         }
         shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc;
+
+    use arrow::datatypes::Schema;
+    use millstream_connect::Options;
+    use millstream_contract::table::TableOptions;
+
+    use super::*;
+    use crate::client::encode::NewRecord;
+    use crate::client::fault::Outcome;
+    use crate::client::producer::Marker;
+
+    /// Tells each transaction, as a number of rows and the marker.
+    struct Told(mpsc::Sender<(u64, i64)>);
+
+    impl Write for Told {
+        fn write(&mut self, rows: &[Row], marker: Option<&Marker>) -> Outcome<()> {
+            let marker = marker.map_or(-1, |marker| marker.offset);
+            let told = self.0.send((rows.len() as u64, marker));
+            told.map_err(|error| Fault::internal(error.to_string()))
+        }
+
+        fn begin_again(&mut self) -> Outcome<()> {
+            Ok(())
+        }
+
+        fn marker(&mut self) -> Outcome<Option<Marker>> {
+            Ok(None)
+        }
+    }
+
+    fn options() -> SinkOptions {
+        let options = [
+            ("topic", "t"),
+            ("properties.bootstrap.servers", "localhost:9092"),
+            ("sink.delivery-guarantee", "exactly-once"),
+            ("sink.transactional-id-prefix", "p"),
+        ];
+        let options = options.map(|(name, value)| (name.to_string(), value.to_string()));
+        let table = TableOptions {
+            name: "o".into(),
+            schema: Arc::new(Schema::empty()),
+            metadata: BTreeMap::new(),
+            options: options.into(),
+            partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
+            base_dir: ".".into(),
+            exact: false,
+        };
+        SinkOptions::from_options(&table, &Options::new(&table)).unwrap()
+    }
+
+    fn rows(count: usize) -> Vec<Row> {
+        vec![(0, NewRecord::default()); count]
+    }
+
+    /// A marker counts the rows in the topic, and no row that is still being encoded.
+    #[test]
+    fn rows_that_come_while_others_are_sent_do_not_count_as_written() {
+        let (tell, told) = mpsc::channel();
+        let base = Base { series: "s".into(), rows: 0 };
+        let sender = Sender::run(&options(), (&base, 0, true), 1 << 30, Told(tell), 1).unwrap();
+        sender.take(2, false, |_, _| Ok(rows(2))).unwrap();
+        // The transaction of the first two rows happens while the next three are encoded.
+        let mut first = None;
+        let encode = |number, _| {
+            assert_eq!(number, 2);
+            sender.shared.lock().flush = true;
+            sender.shared.changed.notify_all();
+            first = told.recv().ok();
+            Ok(rows(3))
+        };
+        sender.take(3, true, encode).unwrap();
+        assert_eq!(first, Some((2, 2)));
+        assert_eq!(told.recv(), Ok((3, 5)));
+        sender.written(5).unwrap();
     }
 }

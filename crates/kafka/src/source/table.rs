@@ -38,6 +38,8 @@ struct Declared {
     fetcher: Mutex<Weak<Fetcher>>,
     /// The partitions that were there when this process opened the table first.
     opened: Mutex<Option<BTreeSet<Partition>>>,
+    /// The brokers were away a moment ago, so a start does not wait for them a second time.
+    away: Mutex<Option<Fault>>,
 }
 
 impl std::fmt::Debug for Declared {
@@ -93,12 +95,21 @@ impl KafkaTable {
             return Err(options.error("on_error", message, "leave them out: 'on_error' = 'skip'"));
         }
         options.finish("a table of Kafka")?;
-        let (fetcher, opened) = Default::default();
-        let of = Declared { scan, columns, value, key, tombstones, fetcher, opened };
+        let (fetcher, opened, away) = Default::default();
+        let of = Declared { scan, columns, value, key, tombstones, fetcher, opened, away };
         Ok(KafkaTable { of: Arc::new(of), only: None })
     }
 
-    /// A client for a start.
+    /// Asks the brokers for a start. If they were away a moment ago, they are not waited for again.
+    fn ask<T>(&self, question: impl FnMut(&mut Cluster) -> Outcome<T>) -> Outcome<T> {
+        let away = || self.of.away.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fault) = away().take() {
+            return Err(fault);
+        }
+        let answer = self.cluster().patiently(question);
+        answer.inspect_err(|fault| *away() = Some(fault.clone()))
+    }
+
     fn cluster(&self) -> Cluster {
         let fetch = &self.of.scan.fetch;
         Cluster::new(fetch.client.clone(), fetch.committed_only)
@@ -265,7 +276,7 @@ impl Table for KafkaTable {
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         // Leaders may change between two tries.
-        let starts = self.cluster().patiently(|cluster| self.starts(cluster, options));
+        let starts = self.ask(|cluster| self.starts(cluster, options));
         let (starts, seen) = starts.map_err(|fault| self.failed(fault))?;
         let fetcher = self.running().unwrap_or_else(|| {
             let mut settings = self.of.scan.fetch.clone();
@@ -315,7 +326,7 @@ impl Table for KafkaTable {
     }
 
     fn splits(&self) -> Result<Vec<SplitSpec>> {
-        let looked = self.cluster().patiently(|cluster| self.look(cluster));
+        let looked = self.ask(|cluster| self.look(cluster));
         let (_, partitions) = looked.map_err(|fault| self.failed(fault))?;
         Ok(partitions.iter().map(spec).collect())
     }
