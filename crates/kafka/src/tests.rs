@@ -25,7 +25,6 @@ pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> T
         schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
         metadata: BTreeMap::new(),
         options: options.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-        primary_key: Vec::new(),
         partitioned_by: Vec::new(),
         primary_key: Vec::new(),
         base_dir: ".".into(),
