@@ -45,6 +45,10 @@ const WITHOUT_EFFECT: &[&str] = &[
     "value.serializer",
 ];
 
+/// Options without effect.
+const UNUSED: [&str; 3] =
+    ["sink.parallelism", "sink.transaction-naming-strategy", "value.tombstones"];
+
 /// The promise of a sink about its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guarantee {
@@ -66,12 +70,10 @@ pub(super) struct SinkOptions {
 
 impl SinkOptions {
     pub(super) fn from_options(table: &TableOptions, options: &Options<'_>) -> Result<SinkOptions> {
-        for name in table.options.keys().filter(|name| name.starts_with("scan.")) {
+        let of_sources = table.options.keys().filter(|name| name.starts_with("scan."));
+        for name in of_sources.map(String::as_str).chain(UNUSED) {
             options.text(name);
         }
-        options.text("sink.parallelism");
-        options.text("sink.transaction-naming-strategy");
-        options.text("value.tombstones");
         for name in WITHOUT_EFFECT {
             options.text(&format!("properties.{name}"));
         }

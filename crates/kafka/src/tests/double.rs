@@ -112,7 +112,7 @@ fn serve(mut stream: TcpStream, port: u16, script: &Mutex<Script>) {
         match kind {
             1 => fetch(request, script, &mut out),
             2 => offsets(request, &mut script.lock().unwrap(), &mut out),
-            3 => metadata(port, &mut script.lock().unwrap(), &mut out),
+            3 => metadata(request, port, &mut script.lock().unwrap(), &mut out),
             8 => {
                 let mut script = script.lock().unwrap();
                 script.commits += 1;
@@ -158,17 +158,19 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
     out.put_slice(text.as_bytes());
 }
 
-/// Metadata 7. Beside `t` there is a topic that may not be seen.
-fn metadata(port: u16, script: &mut Script, out: &mut Vec<u8>) {
+/// Metadata 7. Among all topics is one that may not be seen.
+fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8>) {
     script.looks += 1;
+    let skipped = if request.get_i32() < 0 { 0 } else { 1 };
     [0, 1, 1].into_iter().for_each(|number| out.put_i32(number));
     put_text("127.0.0.1", out);
     out.put_i32(port.into());
     // No rack, no name of the cluster.
     out.put_i32(-1);
     out.put_i32(1);
-    out.put_i32(2);
-    for (error, name, partitions) in [(29, "secret", 0), (0, "t", script.partitions)] {
+    let topics = [(29, "secret", 0), (0, "t", script.partitions)];
+    out.put_i32(2 - skipped as i32);
+    for (error, name, partitions) in topics.into_iter().skip(skipped) {
         out.put_i16(error);
         put_text(name, out);
         out.put_u8(0);
