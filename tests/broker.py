@@ -181,6 +181,11 @@ class Broker:
     def values(self, topic: str, partitions: int = 1) -> list[list[str]]:
         return [[message.value().decode() for message in of] for of in self.read(topic, partitions)]
 
+    def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        consumer.close()
+
     def committed(self, group: str, topic: str, partition: int = 0) -> int:
         consumer = Consumer(self.settings | {"group.id": group})
         found = consumer.committed([TopicPartition(topic, partition)], 30)[0].offset

@@ -160,6 +160,14 @@ def test_where_reading_begins_and_ends(broker, script):
     assert read("earliest-offset", until, bounded=False) == [0, 1, 2]
     group = ", 'properties.group.id' = 'nobody', 'properties.auto.offset.reset' = 'earliest'"
     assert read("group-offsets", group) == list(range(20))
+    # Of partitions without a specific end nothing is read; without a specific start they begin where the group is.
+    until = ", 'scan.bounded.mode' = 'specific-offsets', 'scan.bounded.specific-offsets' = 'partition:1,offset:2'"
+    assert read("earliest-offset", until, bounded=False) == [10, 11]
+    specific = ", 'scan.startup.specific-offsets' = 'partition:0,offset:8'"
+    assert read("specific-offsets", specific) == [8, 9, *range(10, 20)]
+    broker.commit("of-others", topic, 6, partition=1)
+    specific += ", 'properties.group.id' = 'of-others'"
+    assert read("specific-offsets", specific) == [8, 9, *range(16, 20)]
 
 
 def test_windows_over_four_partitions(broker, script):

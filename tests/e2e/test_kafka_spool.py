@@ -186,13 +186,22 @@ def stopped_before_commit(broker, job: Spooled) -> None:
     """Kills a job whose checkpoint is written, and whose rows are not: the broker does not answer."""
     job.start()
     job.until("the first rows", lambda: len(job.rows()) > 0)
-    broker.process.send_signal(signal.SIGSTOP)
-    before = job.manifests()
-    # One may have been on its way.
-    job.until("a checkpoint whose commit waits", lambda: job.manifests() > before and job.spool())
-    time.sleep(0.3)
-    job.kill()
-    broker.process.send_signal(signal.SIGCONT)
+    for _ in range(20):
+        before = job.manifests()
+        broker.process.send_signal(signal.SIGSTOP)
+        try:
+            # Another checkpoint shows that the commit of the one before is over. There is none if that commit waits.
+            end = time.monotonic() + 2
+            while not (found := job.manifests() > before and job.spool()) and time.monotonic() < end:
+                time.sleep(0.05)
+            if found:
+                time.sleep(0.3)
+                job.kill()
+                return
+        finally:
+            broker.process.send_signal(signal.SIGCONT)
+        time.sleep(0.17)
+    pytest.fail(f"no commit was waited for: {job.ended(0.1)}")
 
 
 def consecutive(job: Spooled, count: int) -> None:
@@ -315,12 +324,14 @@ def test_a_transaction_that_the_broker_has_ended_is_written_again(tmp_path_facto
         jobs.append(job)
         running = job.start(every="50ms", more=["--log", "text", "--log-level", "warn"])
         job.until("the first rows", lambda: len(job.rows()) > 0)
-        for turn in range(8):
+        for turn in range(30):
             running.send_signal(signal.SIGSTOP)
             time.sleep(1.6)
             running.send_signal(signal.SIGCONT)
             time.sleep(0.5 + 0.013 * turn)
-        consecutive(job, 10_000)
+            if b"written again" in (tmp_path / "said").read_bytes():
+                break
+        consecutive(job, len(job.rows()) + 2_000)
         job.kill()
         said = job.ended()
         assert "written again" in said, f"no transaction was open in any turn: {said}"

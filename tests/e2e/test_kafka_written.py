@@ -43,12 +43,12 @@ def test_times_and_headers_go_from_topic_to_topic(broker, topic, script):
     other = broker.topic(next(NAMES))
     producer = broker.producer()
     for v in range(100):
-        producer.produce(topic, json.dumps({"v": v}), headers=[("n", str(v).encode())], timestamp=1_000 * v)
+        producer.produce(topic, json.dumps({"v": v}), headers=[("n", str(v).encode())], timestamp=1_000 * v + 1)
     producer.flush(30)
     script.run(table(broker, topic, HEADERS) + table(broker, other, HEADERS, name="o", bounded=False, start="") +
                "INSERT INTO o SELECT v, at, headers FROM t;")
     found = [(message.value(), message.timestamp()[1], message.headers()) for message in broker.read(other)[0]]
-    assert found == [(f'{{"v":{v}}}'.encode(), 1_000 * v, [("n", str(v).encode())]) for v in range(100)]
+    assert found == [(f'{{"v":{v}}}'.encode(), 1_000 * v + 1, [("n", str(v).encode())]) for v in range(100)]
 
 
 @pytest.mark.parametrize("columns, insert, said", [

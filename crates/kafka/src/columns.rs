@@ -11,6 +11,7 @@
 //! | `header-list` | ARRAY<ROW<key STRING, value BYTES>> | all |
 //! | `leader-epoch` | INT | |
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -68,8 +69,8 @@ pub(crate) struct Columns {
     pub(crate) all: SchemaRef,
     pub(crate) value: SchemaRef,
     pub(crate) origins: Vec<Origin>,
-    /// The columns of the key, also those that the value has, too: as the key names them, and as
-    /// numbers of the table's.
+    /// The columns of the key in the order of `key.fields`, also those that the value has, too: as
+    /// the key names them, and as numbers of the table's.
     pub(crate) key: SchemaRef,
     pub(crate) key_columns: Vec<usize>,
 }
@@ -128,14 +129,9 @@ impl Columns {
             return Err(options.error("key.fields-prefix", message, "as in Flink"));
         }
         let found = key_fields(table, options, &fields, prefix)?;
-        let (mut value, mut key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
-        let mut key_columns = Vec::new();
+        let (mut value, mut origins) = (Vec::new(), Vec::new());
         for (column, field) in table.schema.fields().iter().enumerate() {
-            if found.contains(&field.name().as_str()) {
-                let name = field.name().strip_prefix(prefix).unwrap_or(field.name());
-                key_columns.push(column);
-                key.push(field.as_ref().clone().with_name(name));
-            }
+            let in_key = found.iter().position(|of_key| *of_key == column);
             origins.push(match table.metadata.get(field.name()) {
                 Some(metadata) => {
                     let found = BESIDE.iter().find(|(name, _)| name == metadata);
@@ -144,45 +140,54 @@ impl Columns {
                     })?;
                     Origin::Beside(*beside)
                 }
-                None if !all_in_value && found.contains(&field.name().as_str()) => {
-                    Origin::Key(key.len() - 1)
-                }
-                // A column in both is read from the value, as in Flink.
-                None => {
-                    value.push(field.clone());
-                    Origin::Value(value.len() - 1)
-                }
+                None => match in_key {
+                    Some(number) if !all_in_value => Origin::Key(number),
+                    // A column in both is read from the value, as in Flink.
+                    _ => {
+                        value.push(field.clone());
+                        Origin::Value(value.len() - 1)
+                    }
+                },
             });
         }
+        let key_field = |column: &usize| {
+            let field = table.schema.field(*column);
+            field.clone().with_name(field.name().strip_prefix(prefix).unwrap_or(field.name()))
+        };
+        let key: Vec<Field> = found.iter().map(key_field).collect();
         Ok(Columns {
             all: table.schema.clone(),
             value: Arc::new(Schema::new(value)),
             key: Arc::new(Schema::new(key)),
             origins,
-            key_columns,
+            key_columns: found,
         })
     }
 }
 
-/// The columns of the key, which have to be in messages, and to begin with the prefix.
-fn key_fields<'a>(
+/// The columns of the key as numbers, in the order of the option. They have to be in messages, and
+/// to begin with the prefix.
+fn key_fields(
     table: &TableOptions,
     options: &Options<'_>,
-    fields: &[&'a str],
+    fields: &[&str],
     prefix: &str,
-) -> Result<Vec<&'a str>> {
+) -> Result<Vec<usize>> {
     let mut found = Vec::new();
     for field in fields {
-        let is_physical =
-            table.schema.field_with_name(field).is_ok() && !table.metadata.contains_key(*field);
-        if !is_physical || !field.starts_with(prefix) {
-            let what = match is_physical {
-                false => format!("there is no column '{}' in messages", field.escape_debug()),
-                true => format!("'{field}' does not begin with the prefix '{prefix}'"),
-            };
-            return Err(options.error("key.fields", what, ""));
-        }
-        found.push(*field);
+        let column = table.schema.index_of(field).ok();
+        let what = match column.filter(|_| !table.metadata.contains_key(*field)) {
+            None => format!("there is no column '{}' in messages", field.escape_debug()),
+            Some(_) if !field.starts_with(prefix) => {
+                format!("'{field}' does not begin with the prefix '{prefix}'")
+            }
+            Some(column) if found.contains(&column) => format!("'{field}' is named twice"),
+            Some(column) => {
+                found.push(column);
+                continue;
+            }
+        };
+        return Err(options.error("key.fields", what, ""));
     }
     Ok(found)
 }
@@ -276,11 +281,13 @@ impl HeaderValues {
         let (mut names, mut values) = (StringBuilder::new(), BinaryBuilder::new());
         let mut lengths = Vec::with_capacity(rows.len());
         for row in rows {
-            let all: Vec<_> = self.of(*row).collect();
+            let last: HashMap<&String, usize> = match last_only {
+                true => self.of(*row).enumerate().map(|(at, (name, _))| (name, at)).collect(),
+                false => HashMap::new(),
+            };
             let mut length = 0;
-            for (number, (name, value)) in all.iter().enumerate() {
-                let again = all.iter().skip(number + 1).any(|(later, _)| later == name);
-                if !(last_only && again) {
+            for (at, (name, value)) in self.of(*row).enumerate() {
+                if last.get(name).is_none_or(|last| *last == at) {
                     names.append_value(name);
                     values.append_option(value.as_ref());
                     length += 1;
@@ -311,5 +318,51 @@ impl HeaderValues {
             return Ok(Arc::new(ListArray::try_new(of.clone(), offsets, Arc::new(entries), None)?));
         }
         Err(Error::Internal(format!("'{}' is no array of rows", field.name())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::table;
+
+    /// The columns of a table `a INT, b STRING, c BIGINT` with a key.
+    fn columns(options: &[(&str, &str)]) -> Result<Columns> {
+        let columns = [("a", DataType::Int32), ("b", DataType::Utf8), ("c", DataType::Int64)];
+        let table = table(&columns, options);
+        Columns::new(&table, &Options::new(&table), true)
+    }
+
+    #[test]
+    fn of_headers_with_one_name_a_map_has_the_last() {
+        let value = |byte: u8| Some(vec![byte]);
+        let headers = HeaderValues {
+            ends: vec![3, 4],
+            names: ["x", "y", "x", "x"].map(String::from).to_vec(),
+            values: vec![value(1), None, value(2), value(3)],
+        };
+        let fields = header_fields("key", "value");
+        for (last_only, expected) in [(true, "yxx"), (false, "xyxx")] {
+            let (entries, offsets) = headers.entries(&fields, &[0, 1], last_only).unwrap();
+            let names = entries.column(0).as_any().downcast_ref::<StringArray>().unwrap();
+            assert_eq!(names.iter().flatten().collect::<String>(), expected);
+            assert_eq!(offsets.last(), Some(&(expected.len() as i32)));
+        }
+        let (entries, _) = headers.entries(&fields, &[0], true).unwrap();
+        let values =
+            entries.column(1).as_any().downcast_ref::<arrow::array::BinaryArray>().unwrap();
+        assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some([2u8].as_slice())]);
+    }
+
+    #[test]
+    fn the_key_has_the_order_of_the_option() {
+        let found =
+            columns(&[("key.fields", "c;a"), ("value.fields-include", "EXCEPT_KEY")]).unwrap();
+        let names: Vec<&String> = found.key.fields().iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["c", "a"]);
+        assert_eq!(found.key_columns, [2, 0]);
+        assert_eq!(found.origins, [Origin::Key(1), Origin::Value(0), Origin::Key(0)]);
+        let twice = columns(&[("key.fields", "a;b;a")]).unwrap_err().to_string();
+        assert!(twice.contains("'a' is named twice"), "{twice}");
     }
 }

@@ -29,6 +29,8 @@ mod columns;
 mod formats;
 mod sink;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

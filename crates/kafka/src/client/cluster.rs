@@ -76,15 +76,21 @@ pub(crate) enum Asked {
     Earliest,
     /// The end: of records that count at the level of isolation.
     Latest,
+    /// The end, with records of open transactions.
+    HighWatermark,
     /// The first of a record at this time or later, in milliseconds.
     At(i64),
+    /// The first in the leader's own log; earlier records are in remote storage (KIP-405). Old
+    /// brokers do not know the question, and give no offset.
+    EarliestLocal,
 }
 
 impl Asked {
     fn timestamp(self) -> i64 {
         match self {
-            Asked::Latest => -1,
+            Asked::Latest | Asked::HighWatermark => -1,
             Asked::Earliest => -2,
+            Asked::EarliestLocal => -4,
             // Negative numbers mean other things.
             Asked::At(time) => time.max(0),
         }
@@ -180,6 +186,15 @@ impl Cluster {
 
     /// These topics, or all.
     pub(crate) fn metadata(&mut self, topics: Option<&[String]>) -> Outcome<Metadata> {
+        self.metadata_of(topics, |_| true)
+    }
+
+    /// The wanted topics among these, or among all. Errors of other topics do not count.
+    pub(crate) fn metadata_of(
+        &mut self,
+        topics: Option<&[String]>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Outcome<Metadata> {
         let wanted = topics.map(|topics| {
             let topic =
                 |name: &String| MetadataRequestTopic::default().with_name(Some(topic_name(name)));
@@ -200,10 +215,14 @@ impl Cluster {
         }
         for topic in response.topics {
             let name = topic.name.map(|name| name.0.to_string()).unwrap_or_default();
+            if !is_wanted(&name) {
+                continue;
+            }
             match error_of(topic.error_code) {
                 None | Some(ResponseError::LeaderNotAvailable) => {}
                 Some(ResponseError::UnknownTopicOrPartition) => {
-                    found.missing.push(name);
+                    // Of all topics, one may be about to be deleted.
+                    found.missing.extend(topics.is_some().then_some(name));
                     continue;
                 }
                 Some(error) => {
@@ -234,8 +253,9 @@ impl Cluster {
 
     /// The error for a topic that is not there.
     pub(crate) fn no_topic(&mut self, name: &str) -> Fault {
-        let all = self.metadata(None).map(|all| all.topics).unwrap_or_default();
-        let names = all.keys().map(String::as_str).filter(|name| !name.starts_with("__"));
+        let all = self.metadata_of(None, |name| !name.starts_with("__"));
+        let all = all.map(|all| all.topics).unwrap_or_default();
+        let names = all.keys().map(String::as_str);
         let help = match closest(name, names.clone()) {
             Some(similar) => format!("did you mean '{similar}'?"),
             None => {
@@ -271,6 +291,8 @@ impl Cluster {
         let mut found = BTreeMap::new();
         for (broker, asked) in by_broker {
             let mut topics: BTreeMap<&str, Vec<ListOffsetsPartition>> = BTreeMap::new();
+            let asks = |kind: Asked| asked.iter().any(|(_, asked)| *asked == kind);
+            let (asks_local, asks_all) = (asks(Asked::EarliestLocal), asks(Asked::HighWatermark));
             for (partition, asked) in asked {
                 let one = ListOffsetsPartition::default()
                     .with_partition_index(partition.number)
@@ -282,14 +304,15 @@ impl Cluster {
             };
             let request = ListOffsetsRequest::default()
                 .with_replica_id(BrokerId(-1))
-                .with_isolation_level(i8::from(self.committed_only))
+                .with_isolation_level(i8::from(self.committed_only && !asks_all))
                 .with_topics(topics.into_iter().map(topic).collect());
             let address = self.address(broker)?;
             let response = self.with(&address, |connection| {
-                let version = connection.version_of::<ListOffsetsRequest>(7)?;
-                connection.call_in(&request, version, Duration::ZERO)
+                let version = connection.version_of::<ListOffsetsRequest>(8)?;
+                let is_known = version >= 8 || !asks_local;
+                is_known.then(|| connection.call_in(&request, version, Duration::ZERO)).transpose()
             })?;
-            for topic in response.topics {
+            for topic in response.into_iter().flat_map(|response| response.topics) {
                 for partition in topic.partitions {
                     let number = partition.partition_index;
                     let of = Partition { topic: topic.name.0.to_string(), number };
@@ -387,6 +410,14 @@ impl Cluster {
         group: &str,
         offsets: &BTreeMap<Partition, i64>,
     ) -> Outcome<()> {
+        match self.commit_once(group, offsets) {
+            // Brokers close connections that have been idle. A new one is used the second time.
+            Err(Fault::Retry(_)) => self.commit_once(group, offsets),
+            result => result,
+        }
+    }
+
+    fn commit_once(&mut self, group: &str, offsets: &BTreeMap<Partition, i64>) -> Outcome<()> {
         let address = self.coordinator(Kind::Group, group)?;
         let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
         for (partition, offset) in offsets {

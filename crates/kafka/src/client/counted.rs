@@ -86,7 +86,7 @@ mod tests {
         // No name of the cluster, a controller, and no topics.
         bytes.put_slice(&[0, 0, 0, 0, 7, 1, 0]);
         let found = MetadataResponse::decode(&mut Counted(bytes.freeze()), 12).unwrap();
-        assert_eq!(found.brokers[0].host, host.as_str());
+        assert_eq!(&*found.brokers[0].host, host.as_str());
         assert_eq!((found.brokers[0].port, found.controller_id.0), (9_092, 7));
     }
 }

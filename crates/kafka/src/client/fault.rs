@@ -131,6 +131,17 @@ impl Fault {
 
     /// As the error of a job. `servers` is who was asked.
     pub(crate) fn error(self, servers: &str) -> Error {
+        match self.told(servers) {
+            Error::Io { place, message, help } => Error::Io {
+                place: printable(&place),
+                message: printable(&message),
+                help: printable(&help),
+            },
+            other => other,
+        }
+    }
+
+    fn told(self, servers: &str) -> Error {
         match self {
             Fault::Fatal { place, message, help } => Error::Io { place, message, help },
             Fault::Retry(message) | Fault::Aborted(message) => Error::Io {
@@ -143,6 +154,10 @@ impl Fault {
 
     /// For a notice.
     pub(crate) fn text(&self) -> String {
+        printable(&self.words())
+    }
+
+    fn words(&self) -> String {
         match self {
             Fault::Retry(message) | Fault::Aborted(message) => message.clone(),
             Fault::Fatal { place, message, .. } => format!("{place}: {message}"),
@@ -153,4 +168,32 @@ impl Fault {
 /// The error behind a code of a response, if it is one.
 pub(crate) fn error_of(code: i16) -> Option<ResponseError> {
     code.err()
+}
+
+/// A text in which names and messages of brokers cannot steer a terminal.
+fn printable(text: &str) -> String {
+    let escaped = |character: char| match character {
+        '"' | '\'' | '\\' => character.to_string(),
+        other => other.escape_debug().to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_brokers_say_does_not_steer_a_terminal() {
+        let fault = Fault::Fatal {
+            place: "broker \u{1b}[2Jhost:1".into(),
+            message: "user 'm\u{fc}ller': \u{202e}\n\u{7}".into(),
+            help: "mechanisms: \u{9b}".into(),
+        };
+        let escaped = "broker \\u{1b}[2Jhost:1: user 'm\u{fc}ller': \\u{202e}\\n\\u{7}";
+        assert_eq!(fault.text(), escaped);
+        let shown = fault.error("here").to_string();
+        assert!(shown.starts_with(escaped) && !shown.contains('\u{9b}'), "{shown}");
+        assert_eq!(Fault::retry("\u{1b}".into()).text(), "\\u{1b}");
+    }
 }

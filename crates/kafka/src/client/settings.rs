@@ -206,7 +206,8 @@ fn user(options: &Options<'_>) -> Result<User> {
     }
 }
 
-/// The value of `name="…"` in a line of JAAS; a backslash goes before a quote.
+/// The value of `name="…"` in a line of JAAS; a backslash goes before a quote. Without quotes, as
+/// Java takes it, a value ends at a space or a semicolon.
 fn jaas_value(jaas: &str, name: &str) -> Option<String> {
     let mut rest = jaas;
     loop {
@@ -216,8 +217,15 @@ fn jaas_value(jaas: &str, name: &str) -> Option<String> {
         if before.is_none_or(char::is_whitespace)
             && let Some(value) = rest.trim_start().strip_prefix('=')
         {
-            let mut characters = value.trim_start().chars();
-            let quote = characters.next().filter(|quote| matches!(quote, '"' | '\''))?;
+            let value = value.trim_start();
+            if !value.starts_with(['"', '\'']) {
+                let ends = |c: char| c <= ' ' || matches!(c, ';' | '=' | '/' | '"' | '\'');
+                let (value, rest) = value.split_at(value.find(ends)?);
+                let is_whole = rest.starts_with(|c: char| c <= ' ' || c == ';');
+                return (is_whole && !value.is_empty()).then(|| value.to_string());
+            }
+            let mut characters = value.chars();
+            let quote = characters.next()?;
             let mut text = String::new();
             while let Some(character) = characters.next() {
                 match character {
@@ -314,7 +322,13 @@ mod tests {
                     username=\"it's \\\"me\\\"\" password='a b';";
         assert_eq!(jaas_value(jaas, "username").as_deref(), Some("it's \"me\""));
         assert_eq!(jaas_value(jaas, "password").as_deref(), Some("a b"));
-        for wrong in ["", "username", "username=x", "username=\"x", "myusername=\"x\""] {
+        let jaas = "PlainLoginModule required username=me@x password = a!b;";
+        assert_eq!(jaas_value(jaas, "username").as_deref(), Some("me@x"));
+        assert_eq!(jaas_value(jaas, "password").as_deref(), Some("a!b"));
+        // To Java a slash begins a comment.
+        let wrong = ["", "username", "username=x", "username=;", "username=a/b;", "username=a=b;"];
+        for wrong in wrong.into_iter().chain(["username=\"x", "myusername=\"x\"", "username=a'b';"])
+        {
             assert_eq!(jaas_value(wrong, "username"), None, "{wrong}");
         }
     }

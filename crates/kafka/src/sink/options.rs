@@ -70,6 +70,7 @@ impl SinkOptions {
             options.text(name);
         }
         options.text("sink.parallelism");
+        options.text("sink.transaction-naming-strategy");
         options.text("value.tombstones");
         for name in WITHOUT_EFFECT {
             options.text(&format!("properties.{name}"));

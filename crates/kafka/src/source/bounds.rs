@@ -35,6 +35,15 @@ pub(super) fn starts(
     logs: &BTreeMap<Partition, Log>,
 ) -> Outcome<BTreeMap<Partition, i64>> {
     let mut found = resolved(cluster, metadata, options, &options.startup, logs)?;
+    if let Bound::Specific(_) = &options.startup {
+        // As in Flink, partitions that are not named begin where the group is.
+        let unnamed =
+            logs.iter().filter(|(partition, _)| matches!(found.get(partition), Some(None)));
+        let unnamed: BTreeMap<_, _> = unnamed.map(|(of, log)| (of.clone(), *log)).collect();
+        if options.fetch.group.is_some() && !unnamed.is_empty() {
+            found.extend(resolved(cluster, metadata, options, &Bound::Group, &unnamed)?);
+        }
+    }
     let mut starts = BTreeMap::new();
     for (partition, log) in logs {
         let offset = match (found.remove(partition).flatten(), &options.startup) {
@@ -44,7 +53,6 @@ pub(super) fn starts(
                 Reset::Latest => log.end,
                 Reset::Fail => return Err(no_offset(partition, options)),
             },
-            // As in Flink, partitions that are not named begin where the group is.
             (None, Bound::Specific(_)) => match options.reset {
                 Reset::Latest => log.end,
                 _ => log.start,
@@ -52,8 +60,15 @@ pub(super) fn starts(
             // Nothing is as late.
             (None, _) => log.end,
         };
+        let mut log = *log;
+        if offset > log.end {
+            // Another reader of the group may have read records of open transactions.
+            let asked = BTreeMap::from([(partition.clone(), Asked::HighWatermark)]);
+            let found = cluster.offsets(metadata, &asked)?;
+            log.end = found.get(partition).copied().flatten().unwrap_or(log.end);
+        }
         if offset < log.start || offset > log.end {
-            return Err(out_of_range(partition, offset, *log));
+            return Err(out_of_range(partition, offset, log));
         }
         starts.insert(partition.clone(), offset);
     }
@@ -76,6 +91,8 @@ pub(super) fn ends(
         let offset = match (found.remove(partition).flatten(), bound) {
             (Some(offset), _) => offset,
             (None, Bound::Group) => return Err(no_offset(partition, options)),
+            // As in Flink, nothing is read of partitions that are not named.
+            (None, Bound::Specific(_)) => log.start,
             (None, _) => log.end,
         };
         ends.insert(partition.clone(), offset);
@@ -121,5 +138,31 @@ fn resolved(
             let committed = cluster.committed(group, &partitions)?;
             each(&|partition, _| committed.get(partition).map(|of| of.offset))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+    use millstream_connect::Options;
+
+    use super::*;
+    use crate::tests::table;
+
+    #[test]
+    fn of_partitions_without_a_specific_end_nothing_is_read() {
+        let table = table(
+            &[("v", DataType::Binary)],
+            &[
+                ("scan.bounded.mode", "specific-offsets"),
+                ("scan.bounded.specific-offsets", "partition:1,offset:7"),
+            ],
+        );
+        let scan = ScanOptions::from_options(&table, &Options::new(&table)).unwrap();
+        let of = |number| Partition { topic: "t".into(), number };
+        let logs = BTreeMap::from([0, 1].map(|number| (of(number), Log { start: 3, end: 9 })));
+        let mut cluster = Cluster::new(scan.fetch.client.clone(), true);
+        let found = ends(&mut cluster, &Metadata::default(), &scan, &logs).unwrap();
+        assert_eq!(found, BTreeMap::from([(of(0), 3), (of(1), 7)]));
     }
 }

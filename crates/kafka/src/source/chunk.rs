@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array
 use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::messages::{DecodedMessages, MessageDecoder, Messages};
-use millstream_contract::decoding::TOO_MUCH_HELP;
+use millstream_contract::decoding::{self, TOO_MUCH_HELP};
 use millstream_contract::table::{Chunk, Decoded, LeftOut, Places};
 use millstream_contract::{Error, Result};
 
@@ -23,6 +23,13 @@ pub(super) enum Tombstones {
     /// Rows whose columns of the value are NULL.
     Null,
 }
+
+/// Bytes that are kept of each record beside its message: offset, time, epoch, whether there are
+/// value and key, and twice the row, each in a list that may have twice the room.
+const RECORD_BYTES: usize = 2 * (8 + 8 + 1 + 4 + 1 + 1 + 8 + 8);
+
+/// And of each header beside its bytes.
+const HEADER_BYTES: usize = 2 * (size_of::<String>() + size_of::<Option<Vec<u8>>>());
 
 /// How the messages of a partition become rows.
 #[derive(Debug)]
@@ -71,6 +78,10 @@ impl Chunk for KafkaChunk {
             };
             check(&batch.head, &batch.bytes).map_err(failed)?;
             let data = records(&batch.head, &batch.bytes).map_err(failed)?;
+            // A record has a byte at least, whatever the head says.
+            let count = (batch.head.records.max(0) as usize).min(data.len());
+            let room = decoding::take((count * RECORD_BYTES) as u64);
+            room.map_err(|too_much| failed(too_much.to_string()))?;
             let appended = batch.head.is_log_append_time();
             let epoch = batch.head.leader_epoch;
             each(&batch.head, &data, |record| {
@@ -119,10 +130,13 @@ impl<'a> Taken<'a> {
         self.beside.epochs.push(epoch);
         if self.plan.with_headers {
             let headers = &mut self.beside.headers;
+            let before = headers.names.len();
             record.headers.each(|name, value| {
                 headers.names.push(String::from_utf8_lossy(name).into_owned());
                 headers.values.push(value.map(<[u8]>::to_vec));
             })?;
+            let more = headers.names.len() - before;
+            decoding::take((more * HEADER_BYTES) as u64).map_err(|much| much.to_string())?;
             headers.ends.push(headers.names.len());
         }
         self.has_value.push(record.value.is_some());
@@ -285,5 +299,36 @@ impl Places for Offsets {
 
     fn bytes(&self) -> usize {
         size_of::<Offsets>() + size_of_val(&*self.offsets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+
+    use super::*;
+    use crate::client::batch::Head;
+    use crate::client::encode::{NewRecord, Writer, batch};
+    use crate::source::table::KafkaTable;
+    use crate::tests::table;
+
+    /// A chunk of as many messages without a value.
+    fn tombstones(count: usize) -> Box<KafkaChunk> {
+        let table = table(&[("v", DataType::Binary)], &[("format", "raw")]);
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let plan = KafkaTable::declared(&table).unwrap().plan(&partition, &[]).unwrap();
+        let writer = Writer { id: -1, epoch: -1, transactional: false };
+        let bytes = batch(writer, 0, &vec![&NewRecord::default(); count], None).unwrap();
+        let head = Head::read(&bytes).unwrap().unwrap();
+        let batches = vec![Fetched { head, bytes, counts: true }];
+        Box::new(KafkaChunk { plan: Arc::new(plan), batches, from: 0, until: i64::MAX })
+    }
+
+    #[test]
+    fn what_is_kept_of_records_counts() {
+        let decode = |max: u64| decoding::within(max, || tombstones(10_000).decode_reporting());
+        assert_eq!(decode(1 << 30).unwrap().left_out, 10_000);
+        let error = decode(100_000).unwrap_err().to_string();
+        assert!(error.contains("once decoded") && error.contains("offset 0"), "{error}");
     }
 }

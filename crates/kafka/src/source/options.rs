@@ -32,6 +32,7 @@ const OF_SINKS: &[&str] = &[
     "sink.semantic",
     "sink.delivery-guarantee",
     "sink.transactional-id-prefix",
+    "sink.spool",
     "sink.transaction-naming-strategy",
     "sink.parallelism",
     "scan.parallelism",
@@ -45,12 +46,14 @@ const OF_PRODUCERS: &[&str] = &[
     "compression.type",
     "delivery.timeout.ms",
     "enable.idempotence",
+    "key.serializer",
     "linger.ms",
     "max.block.ms",
     "max.in.flight.requests.per.connection",
     "max.request.size",
     "retries",
     "transaction.timeout.ms",
+    "value.serializer",
 ];
 
 /// Which topics.
@@ -65,11 +68,7 @@ impl Topics {
     pub(super) fn metadata(&self, cluster: &mut Cluster) -> Outcome<Metadata> {
         match self {
             Topics::List(topics) => cluster.metadata(Some(topics)),
-            Topics::Pattern(pattern) => {
-                let mut found = cluster.metadata(None)?;
-                found.topics.retain(|name, _| pattern.is_match(name));
-                Ok(found)
-            }
+            Topics::Pattern(pattern) => cluster.metadata_of(None, |name| pattern.is_match(name)),
         }
     }
 

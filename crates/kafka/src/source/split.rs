@@ -88,7 +88,10 @@ impl Split for KafkaSplit {
             let taken = self.fetcher.take(self.lane, most, fill, waker);
             match taken.map_err(|fault| fault.error(&self.servers))? {
                 Ready::Later => return Ok(SplitPoll::Pending { retry_at_us: None }),
-                Ready::Nothing(offset) => self.mark.offset = self.mark.offset.max(offset),
+                Ready::Nothing(offset) => {
+                    self.mark.offset = self.mark.offset.max(offset);
+                    self.mark.epoch = -1;
+                }
                 Ready::Batches(batches) => {
                     let from = self.mark.offset;
                     if let Some(last) = batches.last() {

@@ -100,7 +100,16 @@ impl KafkaTable {
         Ok(KafkaTable { of: Arc::new(of), only: None })
     }
 
-    /// A client for a start.
+    /// Asks the brokers for a start. If they were away a moment ago, they are not waited for again.
+    fn ask<T>(&self, question: impl FnMut(&mut Cluster) -> Outcome<T>) -> Outcome<T> {
+        let away = || self.of.away.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fault) = away().take() {
+            return Err(fault);
+        }
+        let answer = self.cluster().patiently(question);
+        answer.inspect_err(|fault| *away() = Some(fault.clone()))
+    }
+
     fn cluster(&self) -> Cluster {
         let fetch = &self.of.scan.fetch;
         Cluster::new(fetch.client.clone(), fetch.committed_only)
@@ -113,19 +122,10 @@ impl KafkaTable {
     /// The topics and their partitions now.
     fn look(&self, cluster: &mut Cluster) -> Outcome<(Metadata, Vec<Partition>)> {
         let topics = &self.of.scan.fetch.topics;
-        let away = || self.of.away.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fault) = away().take() {
-            return Err(fault);
+        let metadata = topics.metadata(cluster)?;
+        if let Some(missing) = metadata.missing.first() {
+            return Err(cluster.no_topic(missing));
         }
-        let metadata = cluster.patiently(|cluster| {
-            let metadata = topics.metadata(cluster)?;
-            match metadata.missing.first() {
-                // A topic that was just made is not known to all brokers yet.
-                Some(missing) => Err(cluster.no_topic(missing)),
-                None => Ok(metadata),
-            }
-        });
-        let metadata = metadata.inspect_err(|fault| *away() = Some(fault.clone()))?;
         let partitions = match &self.only {
             Some(only) => only.clone(),
             None => all_partitions(&metadata),
@@ -140,13 +140,16 @@ impl KafkaTable {
         Ok((metadata, partitions))
     }
 
-    /// The partitions, each with where it begins and ends.
-    fn starts(&self, options: &OpenOptions) -> Outcome<(Vec<Start>, BTreeSet<Partition>)> {
-        let mut cluster = self.cluster();
-        let (metadata, partitions) = self.look(&mut cluster)?;
+    /// The partitions, each with where it begins and ends, and all partitions that there are.
+    fn starts(
+        &self,
+        cluster: &mut Cluster,
+        options: &OpenOptions,
+    ) -> Outcome<(Vec<Start>, BTreeSet<Partition>)> {
+        let (metadata, partitions) = self.look(cluster)?;
         let reads = |partition: &&Partition| !options.has_ended(&partition.to_string());
         let reads: Vec<Partition> = partitions.iter().filter(reads).cloned().collect();
-        let logs = cluster.patiently(|cluster| bounds::logs(cluster, &metadata, &reads))?;
+        let logs = bounds::logs(cluster, &metadata, &reads)?;
         let marks: BTreeMap<&Partition, Mark> = reads
             .iter()
             .filter_map(|of| Some((of, Mark::of(&options.from(&of.to_string()))?)))
@@ -156,11 +159,11 @@ impl KafkaTable {
         let (later, others): (BTreeMap<Partition, Log>, BTreeMap<Partition, Log>) =
             unmarked.partition(|(partition, _)| self.came_later(partition, options));
         let scan = &self.of.scan;
-        let mut starts = cluster.patiently(|c| bounds::starts(c, &metadata, scan, &others))?;
+        let mut starts = bounds::starts(cluster, &metadata, scan, &others)?;
         // Partitions that came later are read from their first records.
         starts.extend(later.iter().map(|(partition, log)| (partition.clone(), log.start)));
         let unmarked = later.into_iter().chain(others).collect();
-        let ends = cluster.patiently(|c| bounds::ends(c, &metadata, scan, &unmarked))?;
+        let ends = bounds::ends(cluster, &metadata, scan, &unmarked)?;
         let mut found = Vec::new();
         for partition in partitions {
             let id = metadata.topics.get(&partition.topic).map(|topic| topic.id);
@@ -199,7 +202,7 @@ impl KafkaTable {
         self.of.fetcher.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    fn plan(&self, partition: &Partition, projection: &[usize]) -> Result<Plan> {
+    pub(super) fn plan(&self, partition: &Partition, projection: &[usize]) -> Result<Plan> {
         let Declared { columns, value, key, tombstones, .. } = &*self.of;
         let source: Arc<str> =
             format!("topic '{}', partition {}", partition.topic, partition.number).into();
@@ -272,7 +275,9 @@ impl Table for KafkaTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let (starts, seen) = self.starts(options).map_err(|fault| self.failed(fault))?;
+        // Leaders may change between two tries.
+        let starts = self.ask(|cluster| self.starts(cluster, options));
+        let (starts, seen) = starts.map_err(|fault| self.failed(fault))?;
         let fetcher = self.running().unwrap_or_else(|| {
             let mut settings = self.of.scan.fetch.clone();
             // What waits here is not counted against the job's memory.
@@ -321,7 +326,7 @@ impl Table for KafkaTable {
     }
 
     fn splits(&self) -> Result<Vec<SplitSpec>> {
-        let looked = self.look(&mut self.cluster());
+        let looked = self.ask(|cluster| self.look(cluster));
         let (_, partitions) = looked.map_err(|fault| self.failed(fault))?;
         Ok(partitions.iter().map(spec).collect())
     }

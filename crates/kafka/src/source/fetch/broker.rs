@@ -26,18 +26,20 @@ use crate::source::options::FetchSettings;
 pub(super) fn fetch(shared: &Shared, broker: i32) {
     let mut connection: Option<Connection> = None;
     let mut pause = PAUSE;
+    let mut turn = 0;
     loop {
         let mut state = shared.lock();
         let lanes = loop {
             if state.stop {
                 return;
             }
-            let lanes = lanes_to_fetch(&mut state, broker, shared.settings.queue_bytes);
+            let lanes = lanes_to_fetch(&mut state, broker, shared.settings.queue_bytes, turn);
             if !lanes.is_empty() {
                 break lanes;
             }
             state = shared.wait(state, Duration::from_secs(60));
         };
+        turn = lanes.first().map_or(0, |asked| asked.lane + 1);
         let address = state.brokers.get(&broker).cloned();
         drop(state);
         let fetched = match address {
@@ -61,10 +63,7 @@ pub(super) fn fetch(shared: &Shared, broker: i32) {
                 drop(state);
                 note_trouble(shared, Some(&fault));
                 shared.changed.notify_all();
-                let state = shared.lock();
-                if !state.stop {
-                    drop(shared.wait(state, pause));
-                }
+                shared.rest(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
@@ -82,11 +81,18 @@ struct AskedLane {
     bytes: i32,
 }
 
-fn lanes_to_fetch(state: &mut State, broker: i32, queue_bytes: usize) -> Vec<AskedLane> {
+/// The lanes that have room, from lane `turn` on: a broker fills a response in the order of the
+/// request, and only the first partition gets a batch that is larger than it may be.
+fn lanes_to_fetch(
+    state: &mut State,
+    broker: i32,
+    queue_bytes: usize,
+    turn: usize,
+) -> Vec<AskedLane> {
     let mut found = Vec::new();
     for (number, lane) in state.lanes.iter_mut().enumerate() {
         let Some(leader) = lane.leader.filter(|leader| leader.broker == broker) else { continue };
-        let has_room = lane.queued_bytes < queue_bytes && !lane.gap;
+        let has_room = lane.queued_bytes < queue_bytes && !lane.gap && !lane.doubt;
         if lane.wanted && has_room && !lane.busy && lane.failed.is_none() && lane.next < lane.until
         {
             lane.busy = true;
@@ -101,6 +107,8 @@ fn lanes_to_fetch(state: &mut State, broker: i32, queue_bytes: usize) -> Vec<Ask
             });
         }
     }
+    let first = found.iter().position(|asked| asked.lane >= turn).unwrap_or(0);
+    found.rotate_left(first);
     found
 }
 
@@ -132,7 +140,7 @@ fn fetch_once(
         let lane = &mut state.lanes[asked.lane];
         lane.busy = false;
         if !answered.contains(&asked.lane) {
-            lane.leader = None;
+            (lane.leader, lane.refused) = (None, true);
         }
     }
     drop(state);
@@ -141,15 +149,18 @@ fn fetch_once(
     Ok(())
 }
 
-/// The request for the next batches of partitions.
+/// The request for the next batches of partitions, in this order as far as topics allow.
 fn request_for(settings: &FetchSettings, lanes: &[AskedLane], version: i16) -> FetchRequest {
     let by_id = version >= 13;
-    let mut topics: BTreeMap<&str, FetchTopic> = BTreeMap::new();
+    let (mut topics, mut numbers) = (Vec::new(), BTreeMap::new());
     for asked in lanes {
-        let topic = topics.entry(&asked.partition.topic).or_insert_with(|| match by_id {
-            true => FetchTopic::default().with_topic_id(asked.topic_id),
-            false => FetchTopic::default()
-                .with_topic(TopicName(StrBytes::from_string(asked.partition.topic.clone()))),
+        let number = *numbers.entry(&asked.partition.topic).or_insert_with(|| {
+            topics.push(match by_id {
+                true => FetchTopic::default().with_topic_id(asked.topic_id),
+                false => FetchTopic::default()
+                    .with_topic(TopicName(StrBytes::from_string(asked.partition.topic.clone()))),
+            });
+            topics.len() - 1
         });
         let mut one = FetchPartition::default()
             .with_partition(asked.partition.number)
@@ -161,7 +172,7 @@ fn request_for(settings: &FetchSettings, lanes: &[AskedLane], version: i16) -> F
         if version >= 12 {
             one = one.with_last_fetched_epoch(asked.epoch);
         }
-        topic.partitions.push(one);
+        topics[number].partitions.push(one);
     }
     FetchRequest::default()
         .with_replica_id(BrokerId(-1))
@@ -170,21 +181,24 @@ fn request_for(settings: &FetchSettings, lanes: &[AskedLane], version: i16) -> F
         .with_max_bytes(settings.max_bytes)
         .with_isolation_level(i8::from(settings.committed_only))
         .with_session_epoch(-1)
-        .with_topics(topics.into_values().collect())
+        .with_topics(topics)
 }
 
 /// Takes in a response. Returns the lanes in the response.
 fn take_in_all(shared: &Shared, lanes: &[AskedLane], response: FetchResponse) -> BTreeSet<usize> {
-    let whole_is_empty = response
-        .responses
-        .iter()
-        .flat_map(|topic| &topic.partitions)
-        .all(|partition| partition.records.as_ref().is_none_or(Bytes::is_empty));
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    let all_bytes: usize =
+        partitions.map(|partition| partition.records.as_ref().map_or(0, Bytes::len)).sum();
     // A throttled broker sends nothing although there is something.
-    let nothing = whole_is_empty && response.throttle_time_ms == 0;
+    let nothing = all_bytes == 0 && response.throttle_time_ms == 0;
     let mut answered = BTreeSet::new();
     for topic in response.responses {
-        for data in topic.partitions {
+        for mut data in topic.partitions {
+            // What waits in a queue should not keep the whole response in memory.
+            let is_small = |records: &Bytes| 2 * records.len() < all_bytes;
+            if let Some(small) = data.records.take_if(|records| is_small(records)) {
+                data.records = Some(Bytes::copy_from_slice(&small));
+            }
             let asked = lanes.iter().find(|asked| {
                 // Of the two, a response has one.
                 let same = match topic.topic_id.is_nil() {
@@ -213,23 +227,28 @@ fn take_in(shared: &Shared, asked: &AskedLane, data: PartitionData, nothing: boo
         Ok(Batches::Some(batches)) => {
             lane.log = Some(Log { start: data.log_start_offset, end });
             lane.told = Instant::now();
+            lane.answered = Some(lane.told);
+            lane.open = end < data.high_watermark;
             if let Some(last) = batches.last() {
                 lane.next = last.head.end();
                 lane.epoch = last.head.leader_epoch;
                 lane.bytes = shared.settings.partition_bytes;
+                lane.empty_since = None;
                 lane.queued_bytes += batches.iter().map(|batch| batch.head.bytes).sum::<usize>();
                 lane.queue.extend(batches);
-            } else if nothing && lane.next < end {
-                // The log ends in a gap, which compaction leaves.
-                lane.next = end;
-                lane.gap = true;
+            } else if nothing && lane.next.max(lane.empty_to) < end {
+                // The same empty answer comes again at once, perhaps.
+                (lane.doubt, lane.refused) = (true, lane.empty_since.is_some());
+                lane.empty_since.get_or_insert_with(Instant::now);
             }
         }
         Ok(Batches::TooLarge) => {
             lane.bytes = lane.bytes.saturating_mul(2).min(256 << 20);
         }
-        Ok(Batches::OtherLeader) => lane.leader = None,
-        Ok(Batches::Outside) => (lane.leader, lane.outside) = (None, true),
+        Ok(Batches::OtherLeader) => (lane.leader, lane.refused) = (None, true),
+        Ok(Batches::Outside) => {
+            (lane.leader, lane.refused, lane.outside) = (None, true, true);
+        }
         Err(fault) => lane.failed = Some(fault),
     }
     lane.waker.take().into_iter().for_each(Waker::wake);
@@ -275,6 +294,15 @@ fn batches_of(
             ),
             help: "a broker without all records became leader \
                    (unclean.leader.election.enable); begin anew"
+                .into(),
+        });
+    }
+    let replica = data.preferred_read_replica.0;
+    if replica >= 0 {
+        return Err(Fault::Fatal {
+            place: place(),
+            message: format!("its leader sends readers to broker {replica}, which is a follower"),
+            help: "records are read from leaders here: see 'replica.selector.class' of the brokers"
                 .into(),
         });
     }

@@ -8,22 +8,28 @@ use std::time::{Duration, Instant};
 
 use super::broker::fetch;
 use super::faults::{is_other, made_again, out_of_range};
-use super::lanes::{Lane, Log, PAUSE, PAUSE_MAX, STALE, Shared, State, note_trouble, wake_all};
+use super::lanes::{
+    Lane, Log, PAUSE, PAUSE_MAX, STALE, Shared, State, guarded, note_trouble, wake_all,
+};
 use crate::client::cluster::{Asked, Cluster, Metadata, Partition};
 use crate::client::fault::Fault;
 
 /// How long a topic may be unknown: a new topic is not known to all brokers at once.
 const UNKNOWN_MAX: Duration = Duration::from_secs(5);
+/// Answers that are empty for as long are of a log that ends in a gap: where the broker says that
+/// its own log has these records, if any, and where it does not know remote storage.
+const EMPTY_MIN: Duration = Duration::from_secs(1);
+const EMPTY_UNTOLD_MIN: Duration = Duration::from_secs(10);
 
 /// The keeper's loop.
 pub(super) fn keep(shared: &Arc<Shared>) {
     let settings = &shared.settings;
     let mut cluster = Cluster::new(settings.client.clone(), settings.committed_only);
     let mut pause = PAUSE;
-    let (mut looked, mut asked): (Option<Instant>, Option<Instant>) = (None, None);
+    let mut looked: Option<Instant> = None;
     loop {
         let mut state = shared.lock();
-        let (asks, commit) = loop {
+        let (asks, is_refused, commit) = loop {
             let headless = state
                 .lanes
                 .iter()
@@ -45,19 +51,18 @@ pub(super) fn keep(shared: &Arc<Shared>) {
             }
             let full = |lane: &Lane| lane.queued_bytes >= settings.queue_bytes;
             let stale = state.lanes.iter().any(|lane| lane.is_stale(settings.queue_bytes));
-            // While leaders change, brokers may name the old leader for a while.
-            let rest = asked.map_or(Duration::ZERO, |at| pause.saturating_sub(at.elapsed()));
-            let wants = headless || discovers || stale;
-            let asks = wants && rest.is_zero();
+            let doubt = state.lanes.iter().any(|lane| lane.doubt);
+            let asks = headless || discovers || stale || doubt;
             if asks || state.commit.is_some() {
-                break (asks, state.commit.take());
+                let mut is_refused = false;
+                for lane in &mut state.lanes {
+                    is_refused |= asks && std::mem::take(&mut lane.refused);
+                }
+                break (asks, is_refused, state.commit.take());
             }
             let mut longest = due(looked).unwrap_or(Duration::from_secs(3_600));
             if state.lanes.iter().any(full) {
                 longest = longest.min(STALE);
-            }
-            if wants {
-                longest = rest;
             }
             state = shared.wait(state, longest.max(Duration::from_millis(1)));
         };
@@ -66,12 +71,16 @@ pub(super) fn keep(shared: &Arc<Shared>) {
         if !asks {
             continue;
         }
-        asked = Some(Instant::now());
+        // The leader may be the same, and refuse again.
+        if is_refused {
+            shared.rest(PAUSE);
+        }
         match settings.topics.metadata(&mut cluster) {
             Ok(metadata) => {
                 looked = Some(Instant::now());
                 note_outside(shared, &mut cluster, &metadata);
                 note_ends(shared, &mut cluster, &metadata);
+                note_gaps(shared, &mut cluster, &metadata);
                 if note_metadata(shared, &metadata) {
                     pause = PAUSE;
                     continue;
@@ -79,6 +88,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
             }
             Err(fault) => note_trouble(shared, Some(&fault)),
         }
+        shared.rest(pause);
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
@@ -143,7 +153,8 @@ fn note_metadata(shared: &Arc<Shared>, metadata: &Metadata) -> bool {
         if state.threads.insert(broker) {
             let shared = shared.clone();
             let name = format!("kafka broker {broker}");
-            if thread::Builder::new().name(name).spawn(move || fetch(&shared, broker)).is_err() {
+            let work = move || guarded(&shared, |shared| fetch(shared, broker));
+            if thread::Builder::new().name(name).spawn(work).is_err() {
                 state.threads.remove(&broker);
                 all = false;
             }
@@ -198,6 +209,42 @@ fn note_ends(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
     }
 }
 
+/// Finds out whether answers are empty because the log ends in a gap, as compaction leaves it. A
+/// broker that has waited too long for remote storage (KIP-405) gives the same answer.
+fn note_gaps(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
+    let doubtful: Vec<(usize, Partition)> = {
+        let state = shared.lock();
+        let lanes = state.lanes.iter().enumerate().filter(|(_, lane)| lane.doubt);
+        lanes.map(|(number, lane)| (number, lane.partition.clone())).collect()
+    };
+    for (number, partition) in doubtful {
+        let asked = BTreeMap::from([(partition.clone(), Asked::EarliestLocal)]);
+        let found = cluster.offsets(metadata, &asked);
+        let topic = metadata.topics.get(&partition.topic);
+        let leader = topic.and_then(|topic| *topic.leaders.get(&partition.number)?);
+        let mut state = shared.lock();
+        let lane = &mut state.lanes[number];
+        lane.doubt = false;
+        let (Ok(found), Some(log)) = (found, lane.log) else { continue };
+        let long = match found.get(&partition).copied().flatten() {
+            Some(first) if lane.leader == leader && lane.next >= first => EMPTY_MIN,
+            Some(_) => continue,
+            None => EMPTY_UNTOLD_MIN,
+        };
+        let is_gap = lane.empty_since.is_some_and(|since| since.elapsed() >= long);
+        if is_gap {
+            lane.empty_to = log.end;
+        }
+        // What has no end goes on with the next record.
+        if is_gap && lane.until < i64::MAX {
+            // Which epochs are within the gap is not known.
+            (lane.next, lane.epoch, lane.gap) = (log.end, -1, true);
+            lane.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+    shared.changed.notify_all();
+}
+
 /// Says of partitions whose next offset is outside of the log where the log begins and ends.
 fn note_outside(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
     let outside: Vec<(usize, Partition, i64)> = {
@@ -211,7 +258,8 @@ fn note_outside(shared: &Shared, cluster: &mut Cluster, metadata: &Metadata) {
             let found = cluster.offsets(metadata, &asked).ok()?;
             found.get(&partition).copied().flatten()
         };
-        let (Some(start), Some(end)) = (offset(Asked::Earliest), offset(Asked::Latest)) else {
+        let (Some(start), Some(end)) = (offset(Asked::Earliest), offset(Asked::HighWatermark))
+        else {
             continue;
         };
         let mut state = shared.lock();

@@ -1,6 +1,7 @@
 //! The partitions of a process, each with a queue of fetched batches.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -65,16 +66,28 @@ pub(super) struct Lane {
     pub(super) queued_bytes: usize,
     /// There is nothing from the end of the queue up to `next`.
     pub(super) gap: bool,
+    /// The last answer was empty, though the log ends further on. The keeper finds out why.
+    pub(super) doubt: bool,
+    /// Answers have been empty so since then.
+    pub(super) empty_since: Option<Instant>,
+    /// There is nothing from `next` up to this offset.
+    pub(super) empty_to: i64,
     /// Bytes to ask for.
     pub(super) bytes: i32,
     pub(super) busy: bool,
     /// What a broker has told of the log, and when.
     pub(super) log: Option<Log>,
     pub(super) told: Instant,
+    /// When a broker last answered a request for records, and whether there are records behind the
+    /// end, of open transactions.
+    pub(super) answered: Option<Instant>,
+    pub(super) open: bool,
     pub(super) waker: Option<Waker>,
     pub(super) failed: Option<Fault>,
     /// The topic has been unknown since then.
     pub(super) unknown_since: Option<Instant>,
+    /// A broker has just refused to answer for it, so who leads it is asked after a pause.
+    pub(super) refused: bool,
     /// The broker says that `next` is outside of the log.
     pub(super) outside: bool,
 }
@@ -121,6 +134,28 @@ impl Shared {
     ) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, longest);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits so long, or until the end.
+    pub(super) fn rest(&self, pause: Duration) {
+        let end = Instant::now() + pause;
+        let mut state = self.lock();
+        let mut left = pause;
+        while !state.stop && !left.is_zero() {
+            state = self.wait(state, left);
+            left = end.saturating_duration_since(Instant::now());
+        }
+    }
+}
+
+/// Does the work of a thread. If it panics, all threads end, and splits say so.
+pub(super) fn guarded(shared: &Shared, work: impl FnOnce(&Shared)) {
+    if catch_unwind(AssertUnwindSafe(|| work(shared))).is_err() {
+        let mut state = shared.lock();
+        state.stop = true;
+        wake_all(&mut state);
+        drop(state);
+        shared.changed.notify_all();
     }
 }
 

@@ -10,22 +10,27 @@ mod broker;
 mod faults;
 mod keeper;
 mod lanes;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Waker;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
 pub(super) use self::faults::{is_other, made_again, out_of_range};
 use self::keeper::keep;
 pub(super) use self::lanes::{Fetched, Log, Ready};
-use self::lanes::{Lane, Shared, State};
+use self::lanes::{Lane, Shared, State, guarded};
 use super::options::FetchSettings;
 use crate::client::cluster::Partition;
 use crate::client::fault::Fault;
+
+/// How much later than asked for an answer may come, until the broker may have gone.
+const LATE: Duration = Duration::from_secs(2);
 
 /// The partitions of a table that one process reads.
 pub(super) struct Fetcher(Arc<Shared>);
@@ -61,7 +66,8 @@ impl Fetcher {
         });
         let keeper = shared.clone();
         let name = "kafka keeper".to_string();
-        if thread::Builder::new().name(name).spawn(move || keep(&keeper)).is_err() {
+        let work = move || guarded(&keeper, |_| keep(&keeper));
+        if thread::Builder::new().name(name).spawn(work).is_err() {
             shared.lock().stop = true;
         }
         Fetcher(shared)
@@ -84,13 +90,19 @@ impl Fetcher {
                 queue: VecDeque::new(),
                 queued_bytes: 0,
                 gap: false,
+                doubt: false,
+                empty_since: None,
+                empty_to: 0,
                 bytes: self.0.settings.partition_bytes,
                 busy: false,
                 log: None,
                 told: Instant::now(),
+                answered: None,
+                open: false,
                 waker: None,
                 failed: None,
                 unknown_since: None,
+                refused: false,
                 outside: false,
             });
         }
@@ -149,12 +161,17 @@ impl Fetcher {
         self.0.lock().lanes[lane].log
     }
 
-    /// Whether all of the partition has been taken, as far as brokers have told.
+    /// Whether all of the partition has been taken, as a broker has told just now. Records of open
+    /// transactions are still to come.
     pub(super) fn caught_up(&self, lane: usize) -> bool {
+        let longest = Duration::from_millis(self.0.settings.max_wait_ms.max(0) as u64) + LATE;
         let state = self.0.lock();
         let lane = &state.lanes[lane];
-        let is_asked = lane.leader.is_some();
-        is_asked && lane.queue.is_empty() && lane.log.is_some_and(|log| lane.next >= log.end)
+        let is_told =
+            lane.leader.is_some() && lane.answered.is_some_and(|at| at.elapsed() < longest);
+        let reached = lane.next.max(lane.empty_to);
+        let is_taken = lane.queue.is_empty() && lane.log.is_some_and(|log| reached >= log.end);
+        is_told && is_taken && !lane.open
     }
 
     pub(super) fn news(&self) -> Option<String> {

@@ -1,0 +1,71 @@
+//! Tables for tests, and tests of the connector.
+
+pub(crate) mod double;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use millstream_contract::table::{OpenOptions, Table, TableOptions};
+
+use self::double::{Double, Script};
+use super::*;
+
+/// A table of columns that may be NULL, read from its first record on if it is read.
+pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> TableOptions {
+    let fields = columns.iter().map(|(name, of)| Field::new(*name, of.clone(), true));
+    let usual = [
+        ("topic", "t"),
+        ("properties.bootstrap.servers", "localhost:1"),
+        ("scan.startup.mode", "earliest-offset"),
+    ];
+    let options = usual.iter().chain(options);
+    TableOptions {
+        name: "t".into(),
+        schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+        metadata: BTreeMap::new(),
+        options: options.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        partitioned_by: Vec::new(),
+        primary_key: Vec::new(),
+        base_dir: ".".into(),
+        exact: false,
+    }
+}
+
+#[test]
+fn what_one_side_does_not_use_is_accepted_by_both() {
+    let options = [
+        ("format", "json"),
+        ("sink.transaction-naming-strategy", "POOLING"),
+        ("properties.key.serializer", "a"),
+        ("properties.value.serializer", "b"),
+        ("properties.key.deserializer", "c"),
+    ];
+    let table = table(&[("v", DataType::Int32)], &options);
+    check(&table).unwrap();
+    KafkaTable::from_options(&table).unwrap();
+    KafkaSink::from_options(&table).unwrap();
+}
+
+#[test]
+fn a_start_looks_for_leaders_again_and_may_be_within_open_transactions() {
+    let script = Script { partitions: 1, last_stable: 10, high_watermark: 12, ..Script::default() };
+    let broker = Double::start(Script { looks_needed: 3, ..script });
+    let servers = broker.address.to_string();
+    let open = |offset: i64| {
+        let offset = format!("partition:0,offset:{offset}");
+        let options = [
+            ("format", "raw"),
+            ("properties.bootstrap.servers", &servers),
+            ("scan.startup.mode", "specific-offsets"),
+            ("scan.startup.specific-offsets", &offset),
+        ];
+        let table = KafkaTable::from_options(&table(&[("v", DataType::Binary)], &options)).unwrap();
+        table.open(&[0], &OpenOptions::alone(100, 0, 1))
+    };
+    let splits = open(11).unwrap();
+    assert_eq!(splits[0].position().0[0], 11);
+    assert!(broker.script().looks >= 3);
+    let error = open(13).err().unwrap().to_string();
+    assert!(error.contains("offset 13") && error.contains("ends at offset 12"), "{error}");
+}
