@@ -137,6 +137,9 @@ class Broker:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
         self.admin().create_topics([new])[name].result(30)
+        # The broker learns of it from its controller.
+        while self.admin().list_topics(name, 10).topics[name].error is not None:
+            time.sleep(0.02)
         return name
 
     def grow(self, name: str, partitions: int) -> None:

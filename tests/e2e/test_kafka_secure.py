@@ -1,6 +1,7 @@
 """Encrypted connections to a broker of Kafka, with certificates that the test makes."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def certificate(folder: Path, authority: str, name: str, host: str) -> None:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    if why := kafka.missing():
+    if why := kafka.missing() or ("" if shutil.which("openssl") else "there is no openssl: .ci/setup kafka"):
         cannot_run(why)
     folder = tmp_path_factory.mktemp("certificates")
     authority(folder, "ca")

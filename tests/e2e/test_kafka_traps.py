@@ -148,7 +148,7 @@ def test_an_abortable_transaction_is_aborted(job, proxy, api, rule):
     begins = proxy.count(faults.INIT_PRODUCER_ID)
     one.feed(10, 11, 12)
     one.has(*range(13))
-    assert proxy.count(faults.INIT_PRODUCER_ID) == begins + 1
+    assert proxy.count(faults.INIT_PRODUCER_ID) > begins
 
 
 def drop(frame: bytes) -> bytes:
