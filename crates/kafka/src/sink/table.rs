@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::Options;
-use millstream_connect::messages::MessageWriter;
 use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
@@ -53,11 +52,8 @@ impl KafkaSink {
         let key = formats::key(&options);
         let columns = Columns::new(table, &options, key.is_some())?;
         let value = formats::value(&options)?;
-        let writer = |prefix: &str, schema: &SchemaRef| {
-            let inner = formats::options(table, &options, prefix, schema)?;
-            MessageWriter::from_options(&inner, schema)
-                .map_err(|error| formats::with_prefix(error, prefix))
-        };
+        let writer =
+            |prefix: &str, schema: &SchemaRef| formats::writer(table, &options, prefix, schema);
         let all_of = |wanted: fn(&Origin) -> bool| -> Vec<usize> {
             let origins = columns.origins.iter().enumerate();
             origins.filter(|(_, origin)| wanted(origin)).map(|(column, _)| column).collect()
@@ -124,6 +120,7 @@ impl Sink for KafkaSink {
                 help: "write 'at-least-once', or change the query".into(),
             });
         }
+        self.rows.open()?;
         let new = || Base { series: Uuid::from_u128(random()).to_string(), rows: 0 };
         let base = state.base.take().unwrap_or_else(new);
         state.series = base.series.clone();

@@ -64,11 +64,8 @@ impl KafkaTable {
         let scan = ScanOptions::from_options(table, &options)?;
         let key = formats::key(&options);
         let columns = Columns::new(table, &options, key.is_some())?;
-        let format = |prefix: &str, schema: &SchemaRef| {
-            let own = formats::options(table, &options, prefix, schema)?;
-            MessageFormat::from_options(&own, schema)
-                .map_err(|error| formats::with_prefix(error, prefix))
-        };
+        let format =
+            |prefix: &str, schema: &SchemaRef| formats::reader(table, &options, prefix, schema);
         let value = format(formats::value(&options)?, &columns.value)?;
         let key = key.map(|prefix| format(prefix, &columns.key)).transpose()?;
         let form = "'skip' or 'null'";
@@ -265,6 +262,9 @@ impl Table for KafkaTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        for format in [Some(&self.of.value), self.of.key.as_ref()].into_iter().flatten() {
+            format.open()?;
+        }
         let (starts, seen) = self.starts(options).map_err(|fault| self.failed(fault))?;
         let fetcher = self.running().unwrap_or_else(|| {
             let mut settings = self.of.scan.fetch.clone();
