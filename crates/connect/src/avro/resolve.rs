@@ -128,9 +128,9 @@ fn record(
     columns: &Fields,
     path: &str,
 ) -> Result<(Avro, Avro), String> {
-    // Unread fields get names that no column has.
+    // Unread fields get names that no column has; the library takes no name that JSON escapes.
     let unread = |(at, field): (usize, &AvroField)| AvroField {
-        name: format!("\0{at}"),
+        name: format!("\u{7f}{at}"),
         aliases: Vec::new(),
         default: None,
         of: field.of.clone(),

@@ -2,8 +2,8 @@
 //!
 //! References to named types are replaced by their definitions, so each place of a schema can be
 //! changed by itself. Each record, enum and fixed has a number of its own, which is its name when
-//! the library reads the schema ([`Avro::json`]). The price: recursive schemas are refused. Names of types need not be the same in two schemas, as with Avro's own library for
-//! Java.
+//! the library reads the schema ([`Avro::json`]). So names of types need not be the same in two
+//! schemas, as in Avro's own library for Java. The price: recursive schemas are refused.
 
 use std::collections::HashMap;
 
@@ -261,7 +261,7 @@ impl<'a> Parser<'a> {
             Some(own) => own.to_string(),
             None => namespace.to_string(),
         };
-        let mut define = |parser: &mut Self| {
+        let define = |parser: &mut Self| {
             let name = text("name").ok_or_else(|| format!("a type '{of}' has no name"))?;
             let full = full_name(name, &inner);
             // Types within are in the namespace of the full name.

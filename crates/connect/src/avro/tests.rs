@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use millstream_contract::table::TableOptions;
@@ -166,7 +166,7 @@ fn every_type() -> String {
         r#"{"name": "b", "type": "boolean"}, {"name": "tiny", "type": "int"},
         {"name": "f", "type": "float"},
         {"name": "d", "type": {"type": "fixed", "name": "D", "size": 3, "logicalType": "decimal",
-            "precision": 7, "scale": 2}},
+            "precision": 6, "scale": 2}},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {"name": "ms", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "us", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
@@ -374,7 +374,7 @@ fn rows_are_written() {
     let plain = decoder(&[("format", "avro")], &columns, None);
     let one = [long(1), long(-7), long(1), text("x"), long(1), long(1_000), long(1), long(2)];
     let one = [one.concat(), vec![0xcf, 0xc7]].concat();
-    let none = [long(0); 4].concat();
+    let none = long(0).repeat(4);
     let rows = plain.decode(messages([&one[..], &none])).unwrap().decoded.batch;
     assert_eq!(self::rows(&rows), ["-7|x|1970-01-01T00:00:01|-123.45", "NULL|NULL|NULL|NULL"]);
     let write = writer(&[("format", "avro")], &columns, None).unwrap();

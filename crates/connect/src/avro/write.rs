@@ -26,6 +26,7 @@ use crate::types::sql_name;
 #[derive(Debug)]
 pub(crate) struct AvroWriter {
     table: String,
+    /// The schema to be registered.
     json: String,
     registry: Option<Arc<dyn SchemaRegistry>>,
     number: OnceLock<u32>,
@@ -47,14 +48,15 @@ impl AvroWriter {
         let (json, given) = schema_of(options, name, columns)?;
         let option = if given.is_some() { format!("{name}.schema") } else { "format".into() };
         let wrong = |why: String| options.error(&option, why, "");
-        let fields = arrow_fields(&json).map_err(wrong)?;
+        let avro = Avro::parse(&json).map_err(wrong)?;
+        let fields = arrow_fields(&avro).map_err(wrong)?;
         let places = fields.iter().map(|field| place(field, columns).map_err(wrong));
         let places = places.collect::<Result<Vec<_>>>()?;
         if let Some(at) = (0..columns.fields().len()).find(|at| !places.contains(at)) {
             let name = columns.field(at).name();
             return Err(wrong(format!("the schema has no field for column '{name}'")));
         }
-        let metadata = HashMap::from([(SCHEMA_METADATA_KEY.to_string(), json.clone())]);
+        let metadata = HashMap::from([(SCHEMA_METADATA_KEY.to_string(), avro.json().to_string())]);
         Ok(AvroWriter {
             table: options.table_name().to_string(),
             json,
@@ -123,14 +125,13 @@ impl AvroWriter {
 }
 
 /// The fields of a schema as the library has them.
-fn arrow_fields(json: &str) -> std::result::Result<Fields, String> {
-    let avro = Avro::parse(json)?;
+fn arrow_fields(avro: &Avro) -> std::result::Result<Fields, String> {
     let Avro::Record { .. } = avro else {
         return Err(format!("the schema is {}, expected a record", avro.shown()));
     };
     let mut store = SchemaStore::new_with_type(FingerprintAlgorithm::Id);
     let decoder = guarded(|| {
-        store.set(Fingerprint::Id(0), AvroSchema::new(json.to_string()))?;
+        store.set(Fingerprint::Id(0), AvroSchema::new(avro.json().to_string()))?;
         ReaderBuilder::new().with_writer_schema_store(store).build_decoder()
     })?;
     Ok(decoder.schema().fields().clone())
