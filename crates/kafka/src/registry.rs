@@ -236,7 +236,7 @@ impl Registry {
 impl SchemaRegistry for Registry {
     fn check(&self) -> Result<()> {
         match self.ask(&["schemas", "types"], None) {
-            // Some registries do not have this address.
+            // Some registries answer that they do not have this address.
             Ok(_) => Ok(()),
             Err(fault) => Err(self.error(fault)),
         }
