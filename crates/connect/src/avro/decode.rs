@@ -113,7 +113,8 @@ impl AvroMessages {
         Ok(())
     }
 
-    /// Decodes messages, or each half of them if one is malformed.
+    /// Decodes messages. The messages before a malformed message are decoded again, or each half of
+    /// the messages if the malformed message is not known.
     fn halves<'m>(
         &self,
         layout: &Layout,
@@ -121,18 +122,29 @@ impl AvroMessages {
         message: &dyn Fn(usize) -> &'m [u8],
         outcome: &mut Outcome,
     ) {
-        match layout.decode(indices.iter().map(|at| message(*at as usize))) {
-            Ok(batch) => outcome.parts.push((indices.to_vec(), batch)),
-            Err(why) if indices.len() == 1 => {
-                outcome.flaws.push((indices[0], (why, SKIP_HELP.to_string())));
-            }
-            Err(_) => {
-                let before = outcome.flaws.len();
-                let (first, second) = indices.split_at(indices.len() / 2);
-                self.halves(layout, first, message, outcome);
-                // The first fault ends the job.
-                if self.on_error != OnError::Fail || outcome.flaws.len() == before {
-                    self.halves(layout, second, message, outcome);
+        let before = outcome.flaws.len();
+        let mut rest = indices;
+        // The first fault ends the job.
+        while !rest.is_empty() && (self.on_error != OnError::Fail || outcome.flaws.len() == before)
+        {
+            let fault = match layout.decode(rest.iter().map(|at| message(*at as usize))) {
+                Ok(batch) => {
+                    outcome.parts.push((rest.to_vec(), batch));
+                    return;
+                }
+                Err(fault) => fault,
+            };
+            match fault.at.or((rest.len() == 1).then_some(0)) {
+                Some(at) => {
+                    let (good, from) = rest.split_at(at.min(rest.len() - 1));
+                    self.halves(layout, good, message, outcome);
+                    outcome.flaws.push((from[0], (fault.why, SKIP_HELP.to_string())));
+                    rest = &from[1..];
+                }
+                None => {
+                    let (first, second) = rest.split_at(rest.len() / 2);
+                    self.halves(layout, first, message, outcome);
+                    rest = second;
                 }
             }
         }

@@ -2,8 +2,9 @@
 //!
 //! The library appends messages to columns, many before a batch is made of them. A message that
 //! does not fit its schema leaves the columns at different lengths, so the decoder is dropped then,
-//! and whoever calls tries fewer messages.
+//! and the caller tries fewer messages.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
@@ -44,6 +45,13 @@ pub(super) struct Layout {
     spare: Mutex<Vec<Decoder>>,
 }
 
+/// The fault of a message.
+pub(super) struct Misfit {
+    /// The message's number; `None`: any of the messages.
+    pub(super) at: Option<usize>,
+    pub(super) why: String,
+}
+
 impl Layout {
     /// For messages with this id in front. The error says which column cannot be read.
     pub(super) fn new(
@@ -77,18 +85,21 @@ impl Layout {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(decoder);
     }
 
-    /// The rows of messages, each with its frame. The error is the fault of one of them.
+    /// The rows of messages, each with its frame.
     pub(super) fn decode<'m>(
         &self,
         messages: impl Iterator<Item = &'m [u8]>,
-    ) -> Result<RecordBatch, String> {
+    ) -> Result<RecordBatch, Misfit> {
+        let within = |why: String| Misfit { at: None, why };
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut decoder = match spare {
             Some(decoder) => decoder,
-            None => guarded(|| self.decoder())?,
+            None => guarded(|| self.decoder()).map_err(within)?,
         };
-        let (batch, count) = guarded(|| read(&mut decoder, messages))?;
-        let batch = self.batch(batch.as_ref(), count)?;
+        let at = Cell::new(None);
+        let (batch, count) = guarded(|| read(&mut decoder, messages, &at))
+            .map_err(|why| Misfit { at: at.get(), why })?;
+        let batch = self.batch(batch.as_ref(), count).map_err(within)?;
         self.keep(decoder);
         Ok(batch)
     }
@@ -140,13 +151,15 @@ fn check_decimals(array: &ArrayRef) -> Result<(), String> {
     within.iter().try_for_each(check_decimals)
 }
 
-/// Decodes messages, each of which is a row.
+/// Decodes messages, each of which is a row. `at` is the number of the message at hand.
 fn read<'m>(
     decoder: &mut Decoder,
     messages: impl Iterator<Item = &'m [u8]>,
+    at: &Cell<Option<usize>>,
 ) -> Result<(Option<RecordBatch>, usize), String> {
     let mut count = 0;
     for message in messages {
+        at.set(Some(count));
         let consumed = decoder.decode(message).map_err(|error| unfit(&error.to_string()))?;
         let rows = decoder.batch_size() - decoder.capacity();
         if rows <= count {
@@ -157,6 +170,7 @@ fn read<'m>(
             return Err(unfit("there are bytes behind its end"));
         }
     }
+    at.set(None);
     let batch = decoder.flush().map_err(|error| unfit(&error.to_string()))?;
     Ok((batch, count))
 }
