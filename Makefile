@@ -61,6 +61,8 @@ test-long: .venv/ready
 	$(PYTHON) tests/oracle/conditions.py --count 2000
 	MILLSTREAM_CALLS=100 cargo test --profile ci --locked -p millstream-sql --lib every_call
 	MILLSTREAM_MOMENTS=100 $(PYTHON) -m pytest -q tests/e2e/test_processes_failing.py
+	@.ci/setup kafka apicurio
+	MILLSTREAM_APICURIO=1 $(PYTHON) -m pytest -q tests/e2e/test_kafka_avro.py -k not_ours
 	$(MAKE) simulate
 
 test-datafusion:

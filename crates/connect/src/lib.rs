@@ -16,6 +16,7 @@
 //! be read on from the end of any chunk; no input causes a panic. Not promised: a sink that failed
 //! half-way does not undo its writing (names of files show that they are incomplete).
 
+mod avro;
 mod beside;
 mod channel;
 mod columns;

@@ -27,6 +27,7 @@
 mod client;
 mod columns;
 mod formats;
+mod registry;
 mod sink;
 mod source;
 #[cfg(test)]

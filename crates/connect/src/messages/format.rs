@@ -8,6 +8,8 @@ use millstream_contract::settings::closest;
 use millstream_contract::table::TableOptions;
 
 use super::MessageDecoder;
+use super::envelope::{self, DebeziumJson};
+use crate::avro::{AvroFormat, SchemaRegistry};
 use crate::csv::{CsvFormat, Header};
 use crate::ndjson::NdjsonFormat;
 use crate::options::{OnError, Options};
@@ -15,25 +17,16 @@ use crate::raw::{RAW_MESSAGE_TYPES, RawFormat, is_message_type};
 use crate::records::{RecordFormat, Unit};
 use crate::types::sql_name;
 
-const NAMES: [&str; 3] = ["json", "csv", "raw"];
+const NAMES: [&str; 7] =
+    ["json", "csv", "raw", "avro", "avro-confluent", "debezium-json", "debezium-avro-confluent"];
 
 /// Formats of messages in Flink that do not run here.
-const LATER: &[&str] = &[
-    "arrow",
-    "avro",
-    "avro-confluent",
-    "canal-json",
-    "debezium-avro-confluent",
-    "debezium-json",
-    "maxwell-json",
-    "ogg-json",
-    "orc",
-    "parquet",
-    "protobuf",
-];
+const LATER: &[&str] =
+    &["arrow", "canal-json", "maxwell-json", "ogg-json", "orc", "parquet", "protobuf"];
 
 /// Options of Flink that say how values are written. A table may have them that is also read.
 const WRITTEN: &[&str] = &[
+    "avro.codec",
     "csv.write-bigdecimal-in-scientific-notation",
     "json.encode.decimal-as-plain-number",
     "json.encode.ignore-null-fields",
@@ -46,6 +39,7 @@ const WRITTEN: &[&str] = &[
 pub struct MessageFormat {
     name: MessageFormatName,
     records: Arc<dyn RecordFormat>,
+    registry: Option<Arc<dyn SchemaRegistry>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +47,10 @@ pub(super) enum MessageFormatName {
     Json,
     Csv,
     Raw,
+    Avro,
+    AvroConfluent,
+    DebeziumJson,
+    DebeziumAvro,
 }
 
 impl MessageFormatName {
@@ -61,7 +59,21 @@ impl MessageFormatName {
             MessageFormatName::Json => "json",
             MessageFormatName::Csv => "csv",
             MessageFormatName::Raw => "raw",
+            MessageFormatName::Avro => "avro",
+            MessageFormatName::AvroConfluent => "avro-confluent",
+            MessageFormatName::DebeziumJson => "debezium-json",
+            MessageFormatName::DebeziumAvro => "debezium-avro-confluent",
         }
+    }
+
+    /// Whether messages name schemas of a registry.
+    pub(super) fn has_registry(self) -> bool {
+        matches!(self, MessageFormatName::AvroConfluent | MessageFormatName::DebeziumAvro)
+    }
+
+    /// Whether messages are changes of a table.
+    pub(super) fn is_envelope(self) -> bool {
+        matches!(self, MessageFormatName::DebeziumJson | MessageFormatName::DebeziumAvro)
     }
 
     /// Whether a message can hold a column of this type.
@@ -70,21 +82,35 @@ impl MessageFormatName {
             MessageFormatName::Json => NdjsonFormat::supported(data_type),
             MessageFormatName::Csv => CsvFormat::supported(data_type),
             MessageFormatName::Raw => is_message_type(data_type),
+            MessageFormatName::DebeziumJson => NdjsonFormat::supported(data_type),
+            // What a schema has for a type is seen when there is a schema.
+            MessageFormatName::Avro
+            | MessageFormatName::AvroConfluent
+            | MessageFormatName::DebeziumAvro => true,
         }
     }
 }
 
 impl MessageFormat {
-    /// Reads `format`, the format's own options (`json.*`, `csv.*`, `raw.*`) and `on_error`. The
-    /// messages hold the columns of `schema`.
+    /// Reads `format`, the format's own options (`json.*`, `csv.*`, `raw.*`, …) and `on_error`. The
+    /// messages hold the columns of `schema`. A `registry` is for formats whose messages name their
+    /// schemas.
     ///
     /// # Errors
     ///
     /// [`millstream_contract::Error::Option`], also about an option that the format does not have,
     /// and about a column that a message cannot hold.
-    pub fn from_options(table: &TableOptions, schema: &SchemaRef) -> Result<MessageFormat> {
+    pub fn from_options(
+        table: &TableOptions,
+        schema: &SchemaRef,
+        registry: Option<Arc<dyn SchemaRegistry>>,
+    ) -> Result<MessageFormat> {
         let options = Options::new(table);
         let name = name(&options)?;
+        if name.has_registry() != registry.is_some() {
+            let message = format!("the format '{}' needs a registry of schemas", name.text());
+            return Err(options.error("format", message, "name it in the option 'url'"));
+        }
         let records: Arc<dyn RecordFormat> = match name {
             MessageFormatName::Json => Arc::new(NdjsonFormat::from_options(&options)?),
             MessageFormatName::Csv => {
@@ -92,22 +118,44 @@ impl MessageFormat {
                 Arc::new(CsvFormat::from_options(&options)?)
             }
             MessageFormatName::Raw => Arc::new(RawFormat::of_messages(&options)?),
+            MessageFormatName::DebeziumJson => {
+                Arc::new(DebeziumJson::from_options(table, &options, WRITTEN)?)
+            }
+            MessageFormatName::Avro
+            | MessageFormatName::AvroConfluent
+            | MessageFormatName::DebeziumAvro => {
+                let own = registry.clone();
+                Arc::new(AvroFormat::from_options(&options, name.text(), schema, own)?)
+            }
         };
         for option in WRITTEN.iter().filter(|option| option.starts_with(name.text())) {
             options.text(option);
         }
         options.finish(&format!("the format '{}'", name.text()))?;
+        if name.is_envelope() {
+            envelope::check(&options, schema)?;
+        }
         check_columns(&options, name, schema)?;
-        Ok(MessageFormat { name, records })
+        Ok(MessageFormat { name, records, registry })
     }
 
     pub(super) fn name_of(&self) -> MessageFormatName {
         self.name
     }
 
-    /// Name of the format: `json`, `csv` or `raw`.
+    /// Name of the format, for example `json`.
     pub fn name(&self) -> &'static str {
         self.name.text()
+    }
+
+    /// Asks whether the registry of schemas is there, if the format needs it. Before the first
+    /// message.
+    ///
+    /// # Errors
+    ///
+    /// The registry's errors.
+    pub fn open(&self) -> Result<()> {
+        self.registry.as_ref().map_or(Ok(()), |registry| registry.check())
     }
 
     /// Treatment of malformed messages.
@@ -124,9 +172,13 @@ impl MessageFormat {
         projection: &[usize],
     ) -> Result<MessageDecoder> {
         Ok(MessageDecoder {
+            registry: self.registry.clone(),
             format: self.records.clone(),
             decode: self.records.messages(source, schema, projection)?,
-            joins_lines: self.name == MessageFormatName::Json,
+            joins_lines: matches!(
+                self.name,
+                MessageFormatName::Json | MessageFormatName::DebeziumJson
+            ),
         })
     }
 }
@@ -138,6 +190,10 @@ fn name(options: &Options<'_>) -> Result<MessageFormatName> {
         Some("json" | "ndjson" | "jsonl") => Ok(MessageFormatName::Json),
         Some("csv") => Ok(MessageFormatName::Csv),
         Some("raw") => Ok(MessageFormatName::Raw),
+        Some("avro") => Ok(MessageFormatName::Avro),
+        Some("avro-confluent") => Ok(MessageFormatName::AvroConfluent),
+        Some("debezium-json") => Ok(MessageFormatName::DebeziumJson),
+        Some("debezium-avro-confluent") => Ok(MessageFormatName::DebeziumAvro),
         Some(later) if LATER.contains(&later) => {
             let message = format!("the format '{later}' does not run here");
             Err(options.error("format", message, list))
@@ -191,7 +247,7 @@ fn check_columns(options: &Options<'_>, name: MessageFormatName, schema: &Schema
             "a record of CSV has a field, the table has no column for it".into(),
             "declare one",
         )),
-        MessageFormatName::Json | MessageFormatName::Csv => None,
+        _ => None,
     };
     match misfit {
         Some((message, help)) => Err(options.error("format", message, help)),

@@ -11,6 +11,9 @@
 //!   spoils only its own message. An empty message is malformed, except where records have a single
 //!   field: then it is NULL. A message of comments alone gives no record (`csv.allow-comments`).
 //! - **raw**: a message is the value of a single column.
+//! - **avro**, **avro-confluent**: a message is a record; its schema is the table's, or has its
+//!   number in the message ([`SchemaRegistry`]).
+//! - **debezium-json**, **debezium-avro-confluent**: a message is the envelope of a change.
 //!
 //! Faults name the source, the message's number and the column in the message: `topic 'clicks',
 //! partition 3, offset 1234: column 17`.
@@ -36,7 +39,7 @@
 //!     base_dir: ".".into(),
 //!     exact: false,
 //! };
-//! let format = MessageFormat::from_options(&table, &schema)?;
+//! let format = MessageFormat::from_options(&table, &schema, None)?;
 //! let decoder = format.decoder(&"topic 'clicks', partition 3".into(), &schema, &[0])?;
 //! let mut messages = Messages::with_capacity(64, 2);
 //! messages.push(1234, b"{\"k\": \"one\"}");
@@ -49,6 +52,7 @@
 //! # }
 //! ```
 
+mod envelope;
 mod format;
 #[cfg(test)]
 mod tests;
@@ -61,6 +65,7 @@ use millstream_contract::{Error, Result};
 
 pub use self::format::MessageFormat;
 pub use self::writer::MessageWriter;
+pub use crate::avro::SchemaRegistry;
 pub use crate::options::OnError;
 use crate::records::{Block, Decode, MessageBounds, RecordFormat, decode_as};
 
@@ -111,6 +116,7 @@ impl Messages {
 pub struct MessageDecoder {
     format: Arc<dyn RecordFormat>,
     decode: Arc<dyn Decode>,
+    registry: Option<Arc<dyn SchemaRegistry>>,
     /// Whether the format reads lines, so that a message has to be one.
     joins_lines: bool,
 }
@@ -126,6 +132,11 @@ pub struct DecodedMessages {
 }
 
 impl MessageDecoder {
+    /// A line for the user, once: that decoding waits for a registry of schemas.
+    pub fn news(&self) -> Option<String> {
+        self.registry.as_ref()?.news()
+    }
+
     /// Decodes messages into the projected columns.
     ///
     /// # Errors

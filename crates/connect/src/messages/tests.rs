@@ -32,7 +32,7 @@ fn format(options: &[(&str, &str)], schema: &SchemaRef) -> Result<MessageFormat>
         exact: false,
         base_dir: ".".into(),
     };
-    MessageFormat::from_options(&table, schema)
+    MessageFormat::from_options(&table, schema, None)
 }
 
 fn decoder(options: &[(&str, &str)], schema: &SchemaRef) -> MessageDecoder {
@@ -349,7 +349,8 @@ fn options_are_those_of_the_format() {
     assert_eq!(format(&own, &schema).unwrap().on_error(), OnError::Skip);
     for (options, schema, parts) in [
         (&[][..], &schema, &["messages need a format"][..]),
-        (&[("format", "avro")], &schema, &["'avro' does not run here", "are json, csv, raw"]),
+        (&[("format", "orc")], &schema, &["'orc' does not run here", "are json, csv, raw, avro"]),
+        (&[("format", "avro-confluent")], &schema, &["needs a registry of schemas"]),
         (&[("format", "jsn")], &schema, &["there is no format 'jsn'", "did you mean 'json'?"]),
         (&[("format", "csv"), ("csv.header", "true")], &schema, &["a message has no header"]),
         (&[("format", "csv"), ("json.any-as-string", "true")], &schema, &["no such option"]),

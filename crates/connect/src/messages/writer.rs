@@ -1,12 +1,16 @@
 //! Rows as messages.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::FormatOptions;
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 
+use super::SchemaRegistry;
 use super::format::{MessageFormat, MessageFormatName};
+use crate::avro::AvroWriter;
 use crate::files::csv_text_options;
 use crate::options::Options;
 use crate::raw::write_raw;
@@ -26,6 +30,7 @@ enum Kind {
     Raw {
         little_endian: bool,
     },
+    Avro(Box<AvroWriter>),
 }
 
 impl MessageWriter {
@@ -34,8 +39,12 @@ impl MessageWriter {
     /// # Errors
     ///
     /// As there.
-    pub fn from_options(table: &TableOptions, schema: &SchemaRef) -> Result<MessageWriter> {
-        let format = MessageFormat::from_options(table, schema)?;
+    pub fn from_options(
+        table: &TableOptions,
+        schema: &SchemaRef,
+        registry: Option<Arc<dyn SchemaRegistry>>,
+    ) -> Result<MessageWriter> {
+        let format = MessageFormat::from_options(table, schema, registry.clone())?;
         let options = Options::new(table);
         if options.flag("json.encode.ignore-null-fields")? {
             let message = "a member that is NULL is always written".to_string();
@@ -51,8 +60,30 @@ impl MessageWriter {
                 let endianness = table.options.get("raw.endianness").map(String::as_str);
                 Kind::Raw { little_endian: endianness == Some("little-endian") }
             }
+            MessageFormatName::Avro | MessageFormatName::AvroConfluent => {
+                let name = format.name();
+                Kind::Avro(Box::new(AvroWriter::from_options(&options, name, schema, registry)?))
+            }
+            MessageFormatName::DebeziumJson | MessageFormatName::DebeziumAvro => {
+                let message = format!("the format '{}' is read only", format.name());
+                let help = "rows op, before, after may be written as 'json' or 'avro-confluent'";
+                return Err(options.error("format", message, help));
+            }
         };
         Ok(MessageWriter { kind })
+    }
+
+    /// Makes known what is written: registers its schema, if there is a registry. Before the first
+    /// row.
+    ///
+    /// # Errors
+    ///
+    /// The registry's errors.
+    pub fn open(&self) -> Result<()> {
+        match &self.kind {
+            Kind::Avro(writer) => writer.open(),
+            Kind::Json(_) | Kind::Csv(_) | Kind::Raw { .. } => Ok(()),
+        }
     }
 
     /// A message for each row; `None`: a row of a single column, in the format raw, which is NULL.
@@ -63,6 +94,9 @@ impl MessageWriter {
             let column = column.ok_or_else(|| Error::Internal("raw has one column".into()))?;
             return write_raw(column, little_endian);
         }
+        if let Kind::Avro(writer) = &self.kind {
+            return writer.messages(rows);
+        }
         let options = FormatOptions::default();
         let columns = rows.columns().iter().map(|column| Cells::new(column, &options));
         let columns = columns.collect::<Result<Vec<_>>>()?;
@@ -72,7 +106,7 @@ impl MessageWriter {
             match &self.kind {
                 Kind::Json(keys) => write_json(keys, &columns, row..row + 1, &mut message),
                 Kind::Csv(style) => style.write_rows(&columns, row..row + 1, &mut message),
-                Kind::Raw { .. } => {}
+                Kind::Raw { .. } | Kind::Avro(_) => {}
             }
             // Without the line end.
             message.pop();

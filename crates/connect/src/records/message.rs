@@ -112,7 +112,7 @@ impl MessageBounds {
     }
 
     /// Place of message `index`.
-    fn place_of(&self, source: &str, index: usize) -> String {
+    pub(crate) fn place_of(&self, source: &str, index: usize) -> String {
         format!("{source}, offset {}", self.numbers[index])
     }
 

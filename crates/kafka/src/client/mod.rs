@@ -10,7 +10,7 @@ mod login;
 pub(crate) mod producer;
 pub(crate) mod session;
 pub(crate) mod settings;
-mod tls;
+pub(crate) mod tls;
 pub(crate) mod unpack;
 mod user;
 pub(crate) mod wire;

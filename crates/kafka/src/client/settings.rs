@@ -96,7 +96,7 @@ impl ClientSettings {
             Ok::<_, Error>(Duration::from_millis(value.unwrap_or(default)))
         };
         let (encrypted, named) = protocol(options)?;
-        let tls = encrypted.then(|| tls(table, options)).transpose()?;
+        let tls = encrypted.then(|| tls(table, options, PREFIX)).transpose()?;
         let user = named.then(|| user(options)).transpose()?;
         Ok(ClientSettings {
             servers: servers(options)?,
@@ -239,11 +239,11 @@ fn jaas_value(jaas: &str, name: &str) -> Option<String> {
     }
 }
 
-/// Certificates and key.
-fn tls(table: &TableOptions, options: &Options<'_>) -> Result<Tls> {
+/// Certificates and key, from options that begin with `prefix`.
+pub(crate) fn tls(table: &TableOptions, options: &Options<'_>, prefix: &str) -> Result<Tls> {
     let mut pems = Pems::default();
-    const TRUST: &str = "properties.ssl.truststore.location";
-    let key = |name: &str| format!("{PREFIX}ssl.{name}");
+    let key = |name: &str| format!("{prefix}ssl.{name}");
+    let trust = key("truststore.location");
     for store in ["truststore", "keystore"] {
         let option = key(&format!("{store}.type"));
         let kind = options.text(&option);
@@ -253,7 +253,7 @@ fn tls(table: &TableOptions, options: &Options<'_>) -> Result<Tls> {
             .is_some_and(|path| [".jks", ".p12", ".pfx"].iter().any(|end| path.ends_with(end)));
         if kind.as_deref().is_some_and(|kind| kind != "PEM") || java {
             return Err(options.error(
-                if java { TRUST } else { &option },
+                if java { &trust } else { &option },
                 "expected certificates in PEM, found a store of Java's".into(),
                 "convert it: keytool -importkeystore … -deststoretype PKCS12, then \
                  openssl pkcs12 -in … -out certificates.pem",
@@ -269,23 +269,22 @@ fn tls(table: &TableOptions, options: &Options<'_>) -> Result<Tls> {
     let text = |name: &str| options.text(&key(name)).map(|text| text.as_bytes().to_vec());
     pems.trusted = match text("truststore.certificates") {
         Some(pem) => Some(pem),
-        None => match read(TRUST)? {
+        None => match read(&trust)? {
             Some(pem) => Some(pem),
-            None => read("properties.ssl.ca.location")?,
+            None => read(&key("ca.location"))?,
         },
     };
     pems.own = match (text("keystore.certificate.chain"), text("keystore.key")) {
         (Some(chain), Some(key)) => Some((chain, key)),
         (None, None) => {
-            let both = read("properties.ssl.keystore.location")?;
+            let both = read(&key("keystore.location"))?;
             both.map(|both| (both.clone(), both))
         }
         _ => {
             return Err(options.error(
                 &key("keystore.key"),
                 "a certificate and its key belong together".into(),
-                "give 'properties.ssl.keystore.certificate.chain' and \
-                 'properties.ssl.keystore.key'",
+                "give 'ssl.keystore.certificate.chain' and 'ssl.keystore.key'",
             ));
         }
     };
@@ -298,7 +297,7 @@ fn tls(table: &TableOptions, options: &Options<'_>) -> Result<Tls> {
             "leave the option out, and name the host as its certificate does",
         ));
     }
-    Tls::new(&pems).map_err(|message| options.error(TRUST, message, "expected files in PEM"))
+    Tls::new(&pems).map_err(|message| options.error(&trust, message, "expected files in PEM"))
 }
 
 #[cfg(test)]

@@ -67,6 +67,11 @@ impl Tls {
         Ok(Tls(Arc::new(config)))
     }
 
+    /// For a client of another protocol.
+    pub(crate) fn config(&self) -> ClientConfig {
+        self.0.as_ref().clone()
+    }
+
     pub(super) fn connect(
         &self,
         address: &Address,

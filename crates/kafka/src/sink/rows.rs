@@ -25,6 +25,12 @@ pub(super) struct RowWriter {
 }
 
 impl RowWriter {
+    /// Registers schemas, where the formats have them.
+    pub(super) fn open(&self) -> Result<()> {
+        self.value.open()?;
+        self.key.as_ref().map_or(Ok(()), |(key, _)| key.open())
+    }
+
     /// The records of rows.
     pub(super) fn records(&self, rows: &RecordBatch) -> Result<Vec<NewRecord>> {
         if self.needs_key {

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::Options;
-use millstream_connect::messages::MessageWriter;
 use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Writers};
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
@@ -68,11 +67,8 @@ impl KafkaSink {
         let key = formats::key(&options);
         let columns = Columns::new(table, &options, key.is_some())?;
         let value = formats::value(&options)?;
-        let writer = |prefix: &str, schema: &SchemaRef| {
-            let inner = formats::options(table, &options, prefix, schema)?;
-            MessageWriter::from_options(&inner, schema)
-                .map_err(|error| formats::with_prefix(error, prefix))
-        };
+        let writer =
+            |prefix: &str, schema: &SchemaRef| formats::writer(table, &options, prefix, schema);
         let all_of = |wanted: fn(&Origin) -> bool| -> Vec<usize> {
             let origins = columns.origins.iter().enumerate();
             origins.filter(|(_, origin)| wanted(origin)).map(|(column, _)| column).collect()
@@ -174,6 +170,7 @@ impl Sink for KafkaSink {
                 help: "run it with --checkpoint DIR, or write 'at-least-once'".into(),
             });
         }
+        self.rows.open()?;
         let new = || Base { series: Uuid::from_u128(random()).to_string(), rows: 0 };
         let resumed = state.base.take();
         let resumes = resumed.is_some();

@@ -60,7 +60,8 @@ impl Split for KafkaSplit {
     }
 
     fn notice(&mut self) -> Option<String> {
-        self.fetcher.news()
+        let keys = || self.plan.key.as_ref().and_then(|key| key.news());
+        self.fetcher.news().or_else(|| self.plan.value.news()).or_else(keys)
     }
 
     fn position(&self) -> Position {

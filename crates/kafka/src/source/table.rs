@@ -66,11 +66,8 @@ impl KafkaTable {
         let scan = ScanOptions::from_options(table, &options)?;
         let key = formats::key(&options);
         let columns = Columns::new(table, &options, key.is_some())?;
-        let format = |prefix: &str, schema: &SchemaRef| {
-            let own = formats::options(table, &options, prefix, schema)?;
-            MessageFormat::from_options(&own, schema)
-                .map_err(|error| formats::with_prefix(error, prefix))
-        };
+        let format =
+            |prefix: &str, schema: &SchemaRef| formats::reader(table, &options, prefix, schema);
         let value = format(formats::value(&options)?, &columns.value)?;
         let key = key.map(|prefix| format(prefix, &columns.key)).transpose()?;
         let form = "'skip' or 'null'";
@@ -275,6 +272,9 @@ impl Table for KafkaTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        for format in [Some(&self.of.value), self.of.key.as_ref()].into_iter().flatten() {
+            format.open()?;
+        }
         // Leaders may change between two tries.
         let starts = self.ask(|cluster| self.starts(cluster, options));
         let (starts, seen) = starts.map_err(|fault| self.failed(fault))?;
