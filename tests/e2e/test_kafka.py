@@ -267,7 +267,7 @@ def test_the_lag_of_partitions_is_told(broker, script, start, place, processes):
     ({"properties.bootstrap.servers": "127.0.0.1:1"}, "127.0.0.1:1"),
     ({"properties.bootstrap.servers": "nowhere"}, "host:port"),
     ({"format": "jsn"}, "did you mean 'json'?"),
-    ({"format": "avro"}, "'avro'"),
+    ({"format": "protobuf"}, "'protobuf'"),
     ({"scan.startup.mode": "earliest"}, "did you mean 'earliest-offset'?"),
     ({"properties.security.protocol": "SASL_PLAINTEXT"}, "name and a password"),
     ({"properties.grup.id": "x"}, "properties.group.id"),
