@@ -252,6 +252,21 @@ def test_the_lag_of_partitions_is_told(broker, script, start, place, processes):
     assert f"a lag of {int(first[1] + first[2]) + 4_000:,} records, most of them in t ({topic}-{behind[1]}): " in told, told
 
 
+@pytest.mark.parametrize("kind, counted", [("LogAppendTime", "2"), ("CreateTime", "1")])
+def test_the_logs_clock_decides_what_is_too_far_ahead(broker, script, kind, counted):
+    """A record was three seconds ahead when it was written, and is not when it is read."""
+    topic, now = broker.topic(next(NAMES), message_timestamp_type=kind), int(time.time())
+    text = [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at)) for at in (now - 2, now + 3)]
+    broker.fill(topic, [json.dumps({"ts": text[at]}) for at in (0, 1, 0)])
+    time.sleep(max(0, now + 3.2 - time.time()))
+    query = ("SET 'watermark.max_ahead' = '1 s';\n" +
+             table(broker, topic, "ts TIMESTAMP(3), WATERMARK FOR ts AS ts") +
+             "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) "
+             "GROUP BY window_start, window_end;")
+    found = rows(script.run(query))
+    assert found == [[f"{text[0]}.000", counted], [f"{text[1]}.000", "1"]]
+
+
 # --- mistakes -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("options, said", [

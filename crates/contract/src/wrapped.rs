@@ -336,6 +336,10 @@ impl<W: Words> Places for WrappedPlaces<W> {
         self.inner.offset(row)
     }
 
+    fn appended_us(&self) -> Option<&[i64]> {
+        self.inner.appended_us()
+    }
+
     fn bytes(&self) -> usize {
         self.inner.bytes() + size_of::<Self>()
     }
