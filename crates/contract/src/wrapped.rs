@@ -292,6 +292,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.waits_for_checkpoint()
     }
 
+    fn replays(&self) -> bool {
+        self.inner.replays()
+    }
+
     fn is_local(&self) -> bool {
         self.inner.is_local()
     }

@@ -143,6 +143,10 @@ impl Sink for KafkaSink {
         self.is_exact()
     }
 
+    fn replays(&self) -> bool {
+        matches!(self.with(|sender| Ok(sender.replays())), Some(Ok(true)))
+    }
+
     fn write(&self, _worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         let not_open = || Error::Internal("the sink is not open".into());
         let partitioner = self.options.partitioner;

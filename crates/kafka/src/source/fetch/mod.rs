@@ -154,6 +154,11 @@ impl Fetcher {
         is_asked && lane.queue.is_empty() && lane.log.is_some_and(|log| lane.next >= log.end)
     }
 
+    /// The partitions that there are, as far as the keeper has seen.
+    pub(super) fn seen(&self) -> BTreeSet<Partition> {
+        self.0.lock().seen.clone()
+    }
+
     pub(super) fn news(&self) -> Option<String> {
         self.0.lock().news.pop_front()
     }
