@@ -260,6 +260,21 @@ def test_the_lag_of_partitions_is_told(broker, script, start, place, processes):
     assert f"a lag of {int(first[1] + first[2]) + 4_000:,} records, most of them in t ({topic}-{behind[1]}): " in told, told
 
 
+@pytest.mark.parametrize("kind, counted", [("LogAppendTime", "2"), ("CreateTime", "1")])
+def test_the_logs_clock_decides_what_is_too_far_ahead(broker, script, kind, counted):
+    """A record was three seconds ahead when it was written, and is not when it is read."""
+    topic, now = broker.topic(next(NAMES), message_timestamp_type=kind), int(time.time())
+    text = [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at)) for at in (now - 2, now + 3)]
+    broker.fill(topic, [json.dumps({"ts": text[at]}) for at in (0, 1, 0)])
+    time.sleep(max(0, now + 3.2 - time.time()))
+    query = ("SET 'watermark.max_ahead' = '1 s';\n" +
+             table(broker, topic, "ts TIMESTAMP(3), WATERMARK FOR ts AS ts") +
+             "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) "
+             "GROUP BY window_start, window_end;")
+    found = rows(script.run(query))
+    assert found == [[f"{text[0]}.000", counted], [f"{text[1]}.000", "1"]]
+
+
 # --- mistakes -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("options, said", [
@@ -379,9 +394,9 @@ class Job:
         self.script = folder / "job.sql"
         self.script.write_text(text)
 
-    def start(self, workers: int = 1, every: str = "100ms") -> subprocess.Popen:
+    def start(self, workers: int = 1, every: str = "100ms", *more: object) -> subprocess.Popen:
         command = [harness.program(), "run", self.script, "--checkpoint", self.state, "--every", every, "--workers",
-                   workers]
+                   workers, *more]
         words = [str(word) for word in command]
         self.started.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         return self.started[-1]
@@ -480,26 +495,106 @@ def test_offsets_are_committed_to_the_group(broker, topic, tmp_path, jobs):
         time.sleep(0.2)
 
 
-def test_new_partitions_are_told_and_read_by_the_next_run(broker, tmp_path, jobs):
-    source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
+def until(what: str, condition, running: subprocess.Popen) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+def splits_of(job: Job, table: str = "t") -> set[str]:
+    """The partitions in the last checkpoint."""
+    words = [str(harness.program()), "checkpoint", "show", str(job.state), "--json"]
+    shown = subprocess.run(words, capture_output=True, text=True)
+    return set(json.loads(shown.stdout)["sources"][table]["splits"]) if shown.returncode == 0 else set()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_new_partitions_join_a_running_job(broker, tmp_path, jobs, processes):
+    """At a checkpoint, with kills before and after: no record is lost or counted twice."""
+    source, sink = broker.topic(next(NAMES), processes), broker.topic(next(NAMES), 2)
     job = Job(broker, tmp_path, source, sink, more=", 'scan.topic-partition-discovery.interval' = '300 ms'")
     jobs.append(job)
-    broker.fill(source, [message(n) for n in range(0, 1_000)])
+    partitions = processes
+    for partition in range(partitions):
+        broker.fill(source, [message(n) for n in range(partition, 500, partitions)], partition)
+    for run in range(3):
+        running = job.start(1 + run % 2, "200ms", "--processes", processes)
+        until("a checkpoint", lambda: len(splits_of(job)) == partitions, running)
+        # The partitions that are there stand at their last records, so nothing of the new one is late.
+        broker.grow(source, partitions + 1)
+        new = [message(n) for n in range(500 * (run + 1), 500 * (run + 2), 2)]
+        if run == 1:
+            # Before it can have joined.
+            running.kill()
+            running.communicate(timeout=60)
+            running = job.start(2, "200ms", "--processes", processes)
+        broker.fill(source, new, partitions)
+        partitions += 1
+        until("the new partition", lambda: f"{source}-{partitions - 1}" in splits_of(job), running)
+        time.sleep(0.1 * run)
+        running.kill()
+        _, said = running.communicate(timeout=60)
+        assert f"{source}-{partitions - 1} is new, and is read from the next checkpoint on".encode() in said, said
+        others = [message(n) for n in range(500 * (run + 1) + 1, 500 * (run + 2), 2)]
+        broker.fill(source, others, 0)
+        for partition in range(1, partitions - 1):
+            broker.fill(source, others[-1:], partition)
+    job.start(2, "200ms", "--processes", processes)
+    for partition in range(partitions):
+        broker.fill(source, [message(n) for n in range(2_000, 2_300)], partition)
+    extra = Counter()
+    for run in range(3):
+        last = 500 * (run + 2) - 1
+        extra[(last // 100, last % 5)] += processes + run - 1
+    expected = Counter((n // 100, n % 5) for n in range(2_000)) + extra
+    end = time.monotonic() + 40
+    while True:
+        found = [json.loads(value) for of in broker.values(sink, 2) for value in of]
+        if len(found) >= len(expected) or time.monotonic() > end:
+            break
+        time.sleep(0.3)
+    counted = Counter()
+    for row in found:
+        minutes, seconds = row["s"].replace("T", " ").split(" ")[1].split(":")[1:]
+        key = ((60 * int(minutes) + int(float(seconds))) // 2, row["k"])
+        assert key not in counted, f"twice: {row}"
+        counted[key] = row["n"]
+    wrong = {key: (counted.get(key), count) for key, count in expected.items() if counted.get(key) != count}
+    assert not wrong
+
+
+def test_new_partitions_join_a_job_without_checkpoints(broker, topic, script, start):
+    broker.fill(topic, [json.dumps({"v": n}) for n in range(3)])
+    more = ", 'scan.topic-partition-discovery.interval' = '300 ms'"
+    process = start(table(broker, topic, "v INT", more, bounded=False) + "SELECT v FROM t;")
+    assert lines_of(process, 4) == ["v", "0", "1", "2"]
+    broker.grow(topic, 2)
+    broker.fill(topic, [json.dumps({"v": n}) for n in range(10, 13)], partition=1)
+    assert lines_of(process, 3) == ["10", "11", "12"]
+    broker.fill(topic, [json.dumps({"v": 3})])
+    assert lines_of(process, 1) == ["3"]
+
+
+def test_rows_without_windows_keep_their_order(broker, topic, tmp_path, jobs):
+    """Exactly once, the rows of a second partition would have no place among those of the first."""
+    sink = broker.topic(next(NAMES))
+    job = Job(broker, tmp_path, topic, sink, columns="k INT, n INT", query="INSERT INTO o SELECT k, 1 FROM t;",
+              more=", 'scan.topic-partition-discovery.interval' = '300 ms'")
+    jobs.append(job)
+    broker.fill(topic, [message(n) for n in range(10)])
     running = job.start()
-    time.sleep(1)
-    broker.grow(source, 2)
-    time.sleep(2)
+    until("rows", lambda: len(broker.values(sink)[0]) == 10, running)
+    broker.grow(topic, 2)
+    broker.fill(topic, [message(n) for n in range(10)], partition=1)
+    time.sleep(1.5)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
-    assert f"new partitions ({source}-1)".encode() in said, said
-    broker.fill(source, [message(n) for n in range(1_000, 2_000)], partition=1)
-    broker.fill(source, [message(n) for n in range(1_000, 2_000)], partition=0)
-    running = job.start()
-    until = time.monotonic() + 30
-    while not any(json.loads(value)["n"] == 40 for value in broker.values(sink)[0]):
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < until, broker.values(sink)[0][-5:]
-        time.sleep(0.3)
+    assert f"{topic}-1 is new, and this run does not read it".encode() in said, said
+    assert len(broker.values(sink)[0]) == 10
+    _, said = job.start().communicate(timeout=60)
+    assert b"reads several partitions" in said, said
 
 
 def test_a_topic_that_was_made_again_is_refused(broker, tmp_path, jobs):

@@ -82,6 +82,8 @@ struct State {
     /// The job, and what ends it when the next cut is written.
     stopper: Option<Stopper>,
     end: Option<Box<dyn FnOnce() + Send>>,
+    /// The cut with new splits, behind which the job goes on when it is written.
+    joins: Option<u64>,
 }
 
 /// A cut that has been handed over.
@@ -122,6 +124,7 @@ impl Saver {
             part: Ok(None),
             stopper: None,
             end: None,
+            joins: None,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         let shared = Arc::new(Shared { writer: Writer::new(fixed, notice), state, changed });
@@ -323,12 +326,16 @@ impl Shared {
         (state.taking, state.writing) = (false, None);
         state.held.clear();
         self.writer.report(|_, taking| *taking = None);
-        let (stopper, end) = (state.stopper.clone(), state.end.take());
+        let (stopper, end, joins) = (state.stopper.clone(), state.end.take(), state.joins.take());
         drop(state);
         self.changed.notify_all();
         match (written, stopper, end) {
             (Err(error), Some(stopper), _) => stopper.stop_with(error),
             (Ok(()), _, Some(end)) => end(),
+            (Ok(()), Some(stopper), None) => {
+                let durable = self.writer.written.durable();
+                joins.into_iter().for_each(|cut| stopper.go_on(cut, durable == cut));
+            }
             _ => {}
         }
     }
@@ -381,7 +388,8 @@ impl millstream_engine::Checkpoints for Saver {
 
     fn complete(&self, cut: CutTaken) -> Result<bool> {
         let mut state = self.shared.lock();
-        let goes_on = state.end.is_none();
+        let goes_on = state.end.is_none() && !cut.joins;
+        state.joins = cut.joins.then_some(cut.number);
         let held = mem::take(&mut state.held);
         let (number, others) = (cut.number, cut.others);
         state.writing = Some(Writing { number, others, is_written: false, has_parts: false });

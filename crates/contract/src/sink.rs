@@ -147,6 +147,11 @@ pub trait Sink: Send + Sync + Debug {
     fn waits_for_checkpoint(&self) -> bool {
         false
     }
+    /// Whether the next rows were written by an earlier run, and are left out. Computed again, rows
+    /// have to be the same, so meanwhile nothing may change the computation.
+    fn replays(&self) -> bool {
+        false
+    }
     /// Remark for the user on the opened sink, or on the manner of its rows, which is known before.
     fn remark(&self) -> Option<String> {
         None

@@ -370,6 +370,9 @@ impl fmt::Display for LeftOut {
     }
 }
 
+/// The log has not noted when it took in a record.
+pub const NOT_APPENDED: i64 = i64::MIN;
+
 /// Where the records of a batch stand in their source.
 ///
 /// A method with a default that is added here has to be passed on in [`crate::wrapped`], too.
@@ -379,6 +382,12 @@ pub trait Places: Send + Sync + Debug {
     /// For queries: the offset of a record's first byte, or its number in its file, if that was
     /// asked for.
     fn offset(&self, _row: usize) -> Option<u64> {
+        None
+    }
+    /// By row, when a log has taken in the record, by the log's clock in microseconds;
+    /// [`NOT_APPENDED`] if the log has not noted that. It is the same whenever the record is read,
+    /// and stands for the clock where a watermark is compared with it (`watermark.max_ahead`).
+    fn appended_us(&self) -> Option<&[i64]> {
         None
     }
     /// Bytes it takes in memory.

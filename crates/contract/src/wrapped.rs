@@ -301,6 +301,10 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
         self.inner.waits_for_checkpoint()
     }
 
+    fn replays(&self) -> bool {
+        self.inner.replays()
+    }
+
     fn is_local(&self) -> bool {
         self.inner.is_local()
     }
@@ -343,6 +347,10 @@ impl<W: Words> Places for WrappedPlaces<W> {
 
     fn offset(&self, row: usize) -> Option<u64> {
         self.inner.offset(row)
+    }
+
+    fn appended_us(&self) -> Option<&[i64]> {
+        self.inner.appended_us()
     }
 
     fn bytes(&self) -> usize {

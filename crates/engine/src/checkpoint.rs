@@ -59,7 +59,9 @@ pub trait Checkpoints: Send + Sync + Debug {
     }
     /// All workers have set their state aside at a cut, and all rows before the cut have been
     /// written. Called in the first process, which waits for the parts of the other processes on
-    /// another thread. True: the job goes on. False: all workers stand until the job is stopped.
+    /// another thread. True: the job goes on. False: all workers stand until the job is stopped, or
+    /// told to go on ([`Stopper::go_on`](crate::Stopper::go_on)). False for a cut with new splits
+    /// ([`CutTaken::joins`]), whose records may not be read before the cut is durable.
     fn complete(&self, cut: CutTaken) -> Result<bool>;
     /// A worker has nothing to do but to wait for state that is to be saved. Nothing need be done
     /// if another thread saves the state.
@@ -118,6 +120,8 @@ impl Resume {
 pub struct CutTaken {
     /// Its number.
     pub number: u64,
+    /// Whether splits have joined the job, which are read once the cut is durable.
+    pub joins: bool,
     /// When the first job was started, microseconds since the epoch.
     pub started_us: i64,
     /// Where the job stands in its input.
@@ -185,6 +189,8 @@ pub(crate) struct CutPart {
     pub(crate) marks: JobMarks,
     pub(crate) frontiers: Vec<i64>,
     pub(crate) totals: Totals,
+    /// Whether new splits are among the marks.
+    pub(crate) joins: bool,
 }
 
 /// The remaining rows of an output at a cut.

@@ -26,7 +26,7 @@ use crate::plan::Plan;
 use crate::roles::Place;
 use crate::roles::Roles;
 use crate::settings::{Exchange, Settings};
-use crate::shared::{Cuts, Shared, StopClock};
+use crate::shared::{Cuts, Joins, Shared, StopClock};
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::{Leftover, Stats};
@@ -37,7 +37,7 @@ use compile::Compiled;
 pub use identity::{Fit, StageIdentity, fits, gone, identities};
 use millstream_operators::budget::Budget;
 use millstream_operators::env::{Env, Threads};
-use open::{Outputs, load_lookups, origins, remarks_of};
+use open::{Opening, Outputs, load_lookups, remarks_of};
 
 /// A plan ready to run.
 pub struct Job {
@@ -88,6 +88,25 @@ impl Stopper {
         })
     }
 
+    /// Lets a job go on that stands at a cut with new splits ([`CutTaken::joins`]), which has been
+    /// written or given up. `is_durable`: new splits are read from now on; else with a later cut.
+    ///
+    /// [`CutTaken::joins`]: crate::CutTaken::joins
+    pub fn go_on(&self, number: u64, is_durable: bool) {
+        if let Err(error) = self.0.go_on(number, is_durable) {
+            self.0.stop(Some(error));
+        }
+    }
+
+    /// Looks for new splits of tables that may grow
+    /// ([`Table::added_splits`](crate::table::Table::added_splits)), and opens those that this
+    /// process is to read, which may wait for sources. Of a job that is not simulated, a thread
+    /// does this now and then.
+    pub fn look_for_splits(&self) {
+        let shared = self.0.clone();
+        run_guarded(&shared, || shared.look_for_splits());
+    }
+
     /// The marks of all splits that this process reads, before the first record that no worker has
     /// finished. A job that resumes there ([`Job::resume`]) reads the rest.
     ///
@@ -111,7 +130,10 @@ impl Stopper {
     /// Snapshot of the job in this process; it costs each worker a moment. Waits for workers a few
     /// milliseconds at most; for a worker in a long step, the last report counts.
     pub fn observe(&self) -> Snapshot {
-        self.0.observe()
+        match self.0.net {
+            None => self.0.observe().without_spare_splits(),
+            Some(_) => self.0.observe(),
+        }
     }
 
     /// Lets the job read no more, in all its processes, and end well as if its input had ended
@@ -247,9 +269,6 @@ impl Job {
         let began_us = if from.started_us.is_some() { env.now_us() } else { started_us };
         let (workers, settings) = (settings.workers, settings.clone());
         let compiled = Compiled::new(plan, &settings)?;
-        if sinks.len() != plan.outputs.len() {
-            return Err(Error::Internal("a job with more or fewer sinks than outputs".into()));
-        }
         let place = mesh.as_ref().map_or(Place { process: 0, processes: 1 }, |mesh| mesh.place);
         let leaders = place.processes * workers;
         let network = mesh.map(|mesh| network(mesh, &compiled, &settings, leaders)).transpose()?;
@@ -265,8 +284,8 @@ impl Job {
             Arc::new(Budget::new(settings.memory_bytes, workers, holders, settings.batch_rows));
         let starts_us = (started_us, began_us);
         let mut remarks = load_lookups(&compiled, &settings, starts_us, &budget, &from.lookups)?;
-        let saved = checkpoints.is_some();
-        let origins = origins(plan, &compiled, &settings, place, started_us, from, saved)?;
+        let opening = Opening { plan, compiled: &compiled, settings: &settings, sinks: &sinks };
+        let (origins, growing) = opening.origins(place, started_us, from, checkpoints.is_some())?;
         remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());
@@ -291,6 +310,7 @@ impl Job {
             began_us,
             budget,
             cuts: Cuts::new(stages.len(), workers, place),
+            joins: Joins::new(growing),
             stops: StopClock::default(),
             checkpoints,
             resumed: from.frontiers.clone(),

@@ -56,10 +56,11 @@ impl Job {
         shared.tell_start();
         thread::scope(|scope| {
             let (running, ended) = channel::<()>();
+            let (reading, over) = channel::<()>();
             for (id, worker) in workers.iter_mut().enumerate() {
                 let thread = thread::Builder::new().name(format!("worker-{id}"));
                 let thread = thread.stack_size(STACK_BYTES);
-                let running = running.clone();
+                let running = (running.clone(), reading.clone());
                 let run = move || {
                     let _running = running;
                     run_guarded(shared, || worker.run())
@@ -72,7 +73,10 @@ impl Job {
                     }));
                 }
             }
-            drop(running);
+            drop((running, reading));
+            if !shared.joins.is_empty() {
+                scope.spawn(move || look_for_splits(shared, &over));
+            }
             if shared.net.as_ref().is_none_or(|net| net.place.processes == 1) {
                 watch(shared, &ended, patience);
             }
@@ -98,8 +102,20 @@ impl Job {
 /// touched.
 pub const STACK_BYTES: usize = 16 << 20;
 
+/// How often tables are asked for new splits. How often the tables ask is theirs to say.
+const LOOK_FOR_SPLITS: Duration = Duration::from_millis(500);
+
 /// How often somebody looks whether workers get on.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Looks for new splits now and then, until all workers have ended.
+fn look_for_splits(shared: &Shared, ended: &Receiver<()>) {
+    while ended.recv_timeout(LOOK_FOR_SPLITS) == Err(RecvTimeoutError::Timeout) {
+        if run_guarded(shared, || shared.look_for_splits()).is_none() {
+            return;
+        }
+    }
+}
 
 /// Waits for the end of all workers of a job of one process. Ends the job if for so long all of
 /// them wait for each other. Of several processes nobody can tell that alone

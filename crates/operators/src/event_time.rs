@@ -53,6 +53,12 @@ impl Times {
         }
     }
 
+    /// Times in microseconds; `None` for a row without a time.
+    pub(crate) fn of_us(times: impl Iterator<Item = Option<i64>>) -> Times {
+        let values = times.map(|time| time.unwrap_or(i64::MAX)).collect();
+        Times { values, nulls: None, unit: TimeUnit::Microsecond }
+    }
+
     /// Whether a row has no time at all.
     #[inline(always)]
     pub(crate) fn is_null(&self, row: usize) -> bool {

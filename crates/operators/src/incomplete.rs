@@ -39,8 +39,12 @@ pub(crate) fn without_failing(
     };
     let mut kept = vec![true; rows];
     failing.iter().for_each(|row| kept[*row] = false);
-    let rest = (0..rows).filter(|row| kept[*row]).map(|row| row as u32).collect();
-    let placed = |inner| -> Box<dyn Places> { Box::new(Rest { inner, rows: rest }) };
+    let rest: Vec<u32> = (0..rows).filter(|row| kept[*row]).map(|row| row as u32).collect();
+    let placed = |inner: Box<dyn Places>| -> Box<dyn Places> {
+        let of_rest = |all: &[i64]| rest.iter().map(|row| all[*row as usize]).collect();
+        let appended_us = inner.appended_us().map(of_rest);
+        Box::new(Rest { inner, rows: rest, appended_us })
+    };
     Ok(Decoded {
         batch: filter_record_batch(&decoded.batch, &BooleanArray::from(kept))?,
         left_out: decoded.left_out + failing.len() as u64,
@@ -123,6 +127,7 @@ fn left_out(place: String, row: usize, error: &Error) -> LeftOut {
 struct Rest {
     inner: Box<dyn Places>,
     rows: Vec<u32>,
+    appended_us: Option<Vec<i64>>,
 }
 
 impl Places for Rest {
@@ -134,7 +139,12 @@ impl Places for Rest {
         self.inner.offset(self.rows[row] as usize)
     }
 
+    fn appended_us(&self) -> Option<&[i64]> {
+        self.appended_us.as_deref()
+    }
+
     fn bytes(&self) -> usize {
-        self.inner.bytes() + self.rows.len() * size_of::<u32>()
+        let appended_bytes = self.appended_us.as_ref().map_or(0, |all| size_of_val(&all[..]));
+        self.inner.bytes() + appended_bytes + self.rows.len() * size_of::<u32>()
     }
 }

@@ -32,7 +32,7 @@ use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 use crate::zone::Zone;
 use times::local_watermark;
-pub use times::{BatchTimes, as_column, batch_times};
+pub use times::{BatchTimes, Limits, as_column, batch_times};
 
 /// Maximum number of array elements of a batch that become rows: a batch of several records with
 /// more elements is cut.
@@ -259,13 +259,13 @@ impl Preparer {
     pub fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
         let mut decoded = chunk.decode_reporting()?;
-        let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
-        let limits = Limits { now_us, watermark_us: limit };
-        let mut completed = self.complete(&decoded.batch, limits);
+        let watermark_us = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
+        let limits = Limits { now_us, watermark_us, log: None };
+        let mut completed = self.complete(&decoded.batch, self.limits_of(&decoded, limits));
         if let (Err(error), false) = (&completed, matches!(decoded.failing, Failing::Fails)) {
             let evaluate = |batch: &RecordBatch| self.complete(batch, limits).map(|_| ());
             decoded = without_failing(decoded, error.clone(), &evaluate)?;
-            completed = self.complete(&decoded.batch, limits);
+            completed = self.complete(&decoded.batch, self.limits_of(&decoded, limits));
         }
         let Decoded { batch, left_out, first_left_out, malformed, places, notices, .. } = decoded;
         let (batch, times) = completed.map_err(|error| {
@@ -293,6 +293,12 @@ impl Preparer {
         })
     }
 
+    /// Limits of a batch of a log that has noted when it took in the records.
+    fn limits_of<'d>(&self, decoded: &'d Decoded, limits: Limits<'d>) -> Limits<'d> {
+        let appended_us = decoded.places.as_ref().and_then(|places| places.appended_us());
+        Limits { log: appended_us.zip(self.max_ahead_us), ..limits }
+    }
+
     /// Before which rows a batch is to be cut, so that no stage opens too much with a part of it.
     fn cuts(&self, batch: &RecordBatch, times: Option<&BatchTimes>) -> Vec<usize> {
         let spreads = self.spreads.iter().zip(times.into_iter().cycle());
@@ -310,13 +316,14 @@ impl Preparer {
     fn complete(
         &self,
         batch: &RecordBatch,
-        limits: Limits,
+        limits: Limits<'_>,
     ) -> Result<(RecordBatch, Option<BatchTimes>)> {
         texts::begin();
         let batch = self.derive(batch, limits.now_us)?;
         let times = match &self.event_time {
             Some(event_time) => {
-                Some(batch_times(event_time, &batch, limits.watermark_us, self.lateness_us)?)
+                let times = batch_times(event_time, &batch, &limits, self.lateness_us)?;
+                Some(times)
             }
             None => None,
         };
@@ -345,15 +352,6 @@ impl Preparer {
         let schema = dictionary::schema_of(&self.schema, &columns);
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
-}
-
-/// Limits that depend on the time of reading a chunk.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    /// When that was.
-    now_us: i64,
-    /// Watermarks above this are not believed.
-    watermark_us: i64,
 }
 
 /// Where the elements of each row begin and end, in a column of arrays or maps.
@@ -399,7 +397,8 @@ mod tests {
             false => Watermark::Expr(Expr::Column(0)),
         };
         let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
-        let times = batch_times(&event_time, &batch, LIMIT, 0).expect("a timestamp column");
+        let limits = Limits::up_to(LIMIT);
+        let times = batch_times(&event_time, &batch, &limits, 0).expect("a timestamp column");
         let cuts = spread.cuts(&times);
         Prepared {
             batch,
@@ -416,6 +415,48 @@ mod tests {
             notices: Vec::new(),
             places: None,
             cuts,
+        }
+    }
+
+    /// Each record is compared with the time at which the log took it in, whenever it is read.
+    #[test]
+    fn the_clock_of_a_log_decides_what_is_too_far_ahead() {
+        use crate::table::NOT_APPENDED;
+        let column = Arc::new(TimestampMicrosecondArray::from(vec![
+            Some(10),
+            Some(95),
+            None,
+            Some(200),
+            Some(120),
+            Some(90),
+        ]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("ts", column as ArrayRef, true)]);
+        let batch = batch.expect("one column");
+        let appended = [10, 100, 100, 100, 100, NOT_APPENDED];
+        for watermark in [Watermark::Delay(0), Watermark::Expr(Expr::Column(0))] {
+            let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
+            let times = |ahead: i64, clock: i64| {
+                let log = Some((&appended[..], ahead));
+                let limits = Limits { now_us: clock, watermark_us: clock, log };
+                batch_times(&event_time, &batch, &limits, 0).expect("a timestamp column")
+            };
+            // Up to 5 ahead of 100; the clock, which says 1000, decides on the last record alone.
+            let found = times(5, 1_000);
+            assert_eq!((found.greatest, found.ahead_records, found.first_ahead), (95, 2, Some(3)));
+            let before = found.watermarks_before(BEGINNING);
+            let expected = [None, Some(10), Some(95), Some(95), Some(95), Some(95)];
+            assert_eq!(before.iter().collect::<Vec<_>>(), expected);
+            assert_eq!(found.first(), 10);
+            let (greatest, ahead) = (found.greatest, found.ahead_records);
+            let later = times(5, 1_000_000);
+            assert_eq!((later.greatest, later.ahead_records), (greatest, ahead));
+            let early = times(5, 50);
+            assert_eq!((early.greatest, early.ahead_records), (95, 3), "the clock says 50");
+            let all = times(100, 1_000);
+            assert_eq!((all.greatest, all.ahead_records, all.first_ahead), (200, 0, None));
+            // Parts of the batch have the same.
+            let part = found.slice(3..6);
+            assert_eq!((part.greatest, part.ahead_records, part.first_ahead), (90, 2, Some(0)));
         }
     }
 

@@ -25,9 +25,10 @@ impl IntakeState {
 impl Intake {
     /// Begins a cut behind the chunks that have been taken, a part of each at least; so many other
     /// processes will say how many they have taken. Reading and preparing go on. Returns these
-    /// chunks, as the body of a message.
-    pub(crate) fn begin_cut(&self, awaited: usize) -> Vec<u8> {
+    /// chunks, as the body of a message. `joins`: new splits may be part of the cut.
+    pub(crate) fn begin_cut(&self, awaited: usize, joins: bool) -> Vec<u8> {
         let mut state = self.lock();
+        state.cut_has_joins = joins;
         let chunks: Vec<u64> = state.splits.iter().map(|split| split.taken).collect();
         let body = body_of(&chunks);
         state.cut = Cut::Begun { chunks, awaited };
@@ -92,9 +93,12 @@ impl Intake {
         self.splits_of(source).filter(awaited).collect()
     }
 
-    /// The job goes on beyond the cut.
-    pub(crate) fn end_cut(&self) {
-        self.lock().cut = Cut::None;
+    /// The job goes on beyond the cut. `joins`: new splits are part of it, and it is durable.
+    pub(crate) fn end_cut(&self, joins: bool) {
+        let mut state = self.lock();
+        state.cut = Cut::None;
+        self.end_joins(&mut state, joins);
+        drop(state);
         self.wake_all();
     }
 }

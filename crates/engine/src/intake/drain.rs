@@ -25,6 +25,7 @@ impl Intake {
     /// and then every source has ended.
     pub(crate) fn drain(&self) -> Result<()> {
         let mut state = self.lock();
+        self.drain_spare(&mut state)?;
         state.splits.iter_mut().for_each(|s| s.draining.requested = true);
         let all = 0..self.splits.len();
         let settled = all.into_iter().try_for_each(|split| self.settle(&mut state, split));

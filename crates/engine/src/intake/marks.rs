@@ -33,6 +33,19 @@ impl Split for Gone {
     }
 }
 
+/// In place of a split that has not joined.
+pub(super) fn no_split() -> Box<dyn Split> {
+    Box::new(Gone(String::new(), Position::default()))
+}
+
+/// The first number that later splits of a source may have.
+pub(super) fn free_number(splits: &[Box<dyn Split>], from: Option<&SourceMarks>) -> u32 {
+    let known = from.iter().flat_map(|from| &from.splits);
+    let is_new = |name: &&str| from.is_none_or(|from| !from.splits.contains_key(*name));
+    let new = splits.iter().map(|split| split.name()).filter(is_new).count() as u32;
+    known.map(|(_, mark)| mark.number + 1).max().unwrap_or(0) + new
+}
+
 /// The splits of a source in the order of their numbers, which is the order of their rows whatever
 /// the order in which they are opened now.
 pub(super) fn marked(

@@ -13,6 +13,7 @@
 mod cut;
 mod cutting;
 mod drain;
+mod joining;
 mod marks;
 mod notices;
 mod observed;
@@ -24,7 +25,7 @@ mod take;
 mod watermark;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 
 use crate::checkpoint::same_name;
@@ -37,7 +38,7 @@ use millstream_operators::budget::Budget;
 use millstream_operators::env::Env;
 use millstream_operators::event_time::BEGINNING;
 use source::{SourceIn, SourceState};
-use split::SplitState;
+use split::{Joining, SplitState};
 
 pub use marks::table_names;
 pub(crate) use notices::Notices;
@@ -51,6 +52,8 @@ pub(crate) type SplitName = (String, u32);
 pub(crate) struct Intake {
     sources: Vec<SourceIn>,
     splits: Vec<SplitIn>,
+    /// Number of the first spare split ([`joining`]).
+    spare_from: usize,
     state: Mutex<IntakeState>,
     env: Arc<dyn Env>,
     waker: Waker,
@@ -64,13 +67,22 @@ pub(crate) struct Intake {
 
 /// Constant properties of a split.
 struct SplitIn {
-    name: String,
+    /// None of a spare split.
+    name: OnceLock<String>,
     /// How much it has, where processes have to agree on that.
     extent: Option<u64>,
     /// Whether all processes read it, each of them for some of its chunks.
     by_chunk: bool,
     source: usize,
     reader: Mutex<Box<dyn Split>>,
+}
+
+impl SplitIn {
+    /// A split that has not joined the job.
+    fn spare(source: usize) -> SplitIn {
+        let reader = Mutex::new(marks::no_split());
+        SplitIn { name: OnceLock::new(), extent: None, by_chunk: false, source, reader }
+    }
 }
 
 /// The splits of a source that may go on.
@@ -95,6 +107,8 @@ struct IntakeState {
     /// Per worker: the next source in turn, among independent sources.
     turns: Vec<usize>,
     cut: Cut,
+    /// Whether new splits may be part of the cut.
+    cut_has_joins: bool,
 }
 
 /// A batch in the hands of a worker.
@@ -109,6 +123,17 @@ struct Current {
 }
 
 impl IntakeState {
+    fn new(splits: Vec<SplitState>, sources: Vec<SourceState>, workers: usize) -> IntakeState {
+        IntakeState {
+            splits,
+            sources,
+            current: vec![None; workers],
+            turns: (0..workers).collect(),
+            cut: Cut::None,
+            cut_has_joins: false,
+        }
+    }
+
     /// Chunks of a split, from the first on, all batches of which workers have finished.
     fn chunks_done(&self, split: usize) -> u64 {
         let s = &self.splits[split];
@@ -148,12 +173,13 @@ impl Intake {
             Sharing::Coordinator => place.process != 0,
         };
         let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
-        let mut states_of_sources = Vec::new();
+        let (mut states_of_sources, mut spare) = (Vec::new(), Vec::new());
         for origin in origins {
             let source = sources.len();
             let Origin { name, about, bounded, live, splits: its, from, preparer, .. } = origin;
             let Origin { idle_timeout_us, windowings, group, .. } = origin;
             let low = from.as_ref().map_or(BEGINNING, |from| from.low_us);
+            spare.push((source, marks::free_number(&its, from.as_ref()), origin.spare));
             states_of_sources.push(SourceState::new(place.processes, low));
             for (split, mark) in marks::marked(its, from) {
                 let sharing = match split.sharing() {
@@ -164,7 +190,7 @@ impl Intake {
                 let elsewhere = elsewhere(states.len(), sharing);
                 states.push(SplitState::new(elsewhere, now, mark));
                 splits.push(SplitIn {
-                    name: split.name().to_string(),
+                    name: OnceLock::from(split.name().to_string()),
                     extent: split.extent(),
                     by_chunk: sharing == Sharing::ByChunk,
                     source,
@@ -182,16 +208,16 @@ impl Intake {
                 group,
             });
         }
+        let spare_from = splits.len();
+        for (source, number, count) in spare {
+            splits.extend((0..count).map(|_| SplitIn::spare(source)));
+            states.extend((number..).take(count).map(|number| SplitState::spare(now, number)));
+        }
         Intake {
-            state: Mutex::new(IntakeState {
-                splits: states,
-                sources: states_of_sources,
-                current: vec![None; workers],
-                turns: (0..workers).collect(),
-                cut: Cut::None,
-            }),
+            state: Mutex::new(IntakeState::new(states, states_of_sources, workers)),
             sources,
             splits,
+            spare_from,
             waker: Waker::from(Arc::new(WakeAll { env: env.clone(), workers })),
             env,
             workers,
@@ -209,11 +235,11 @@ impl Intake {
 
     /// Facts on which processes have to agree before they start: the splits, and their sizes.
     pub(crate) fn described(&self) -> Vec<String> {
-        let described = |SplitIn { name, extent, .. }: &SplitIn| match extent {
-            Some(extent) => format!("{name} ({extent} bytes)"),
-            None => name.clone(),
+        let described = |split: usize| match (self.name(split), self.splits[split].extent) {
+            (name, Some(extent)) => format!("{name} ({extent} bytes)"),
+            (name, None) => name.to_string(),
         };
-        self.splits.iter().map(described).collect()
+        (0..self.spare_from).map(described).collect()
     }
 
     /// The tables of all splits and their numbers, as in the marks.
@@ -239,7 +265,9 @@ impl Intake {
         let state = self.lock();
         let is_coordinator = self.net.as_ref().is_none_or(|net| net.is_coordinator());
         let is_here = |split: &usize| {
-            !state.splits[*split].elsewhere && (is_coordinator || !self.splits[*split].by_chunk)
+            let s = &state.splits[*split];
+            s.joining == Some(Joining::Recorded)
+                || !s.elsewhere && (is_coordinator || !self.splits[*split].by_chunk)
         };
         let mut all = JobMarks::new();
         let names = table_names(self.sources.iter().map(|source| source.name.as_str()));
@@ -249,8 +277,8 @@ impl Intake {
             for split in self.splits_of(number).filter(is_here) {
                 let done = state.cut.reached(split).unwrap_or_else(|| state.chunks_done(split));
                 let mark = state.splits[split].mark(done, low_us);
-                let name = &self.splits[split].name;
-                if splits.insert(name.clone(), mark).is_some() {
+                let name = self.name(split);
+                if splits.insert(name.to_string(), mark).is_some() {
                     return Err(same_name(&source.name, name));
                 }
             }
@@ -259,9 +287,9 @@ impl Intake {
         Ok(all)
     }
 
-    /// A split's name, for messages.
+    /// A split's name, for messages; empty of a spare split.
     pub(crate) fn name(&self, split: usize) -> &str {
-        &self.splits[split].name
+        self.splits[split].name.get().map_or("", String::as_str)
     }
 
     /// The splits of a source.
@@ -304,7 +332,7 @@ impl Intake {
             if s.pending || s.retry_at_us > now {
                 return None;
             }
-            let (name, chunk) = (&self.splits[split].name, s.stamped);
+            let (name, chunk) = (self.name(split), s.stamped);
             let other = chunk % self.reading.processes as u64;
             waits_for = if s.outstanding() == 0 {
                 format!("others, before it reads on in {name}")

@@ -15,7 +15,11 @@ impl Intake {
         let splits = self.splits.iter().zip(&state.splits).zip(progress);
         splits
             .map(|((split, s), progress)| Split {
-                name: split.name.clone(),
+                // A spare split has no name before it joins.
+                name: match s.elsewhere && s.is_spare {
+                    true => String::new(),
+                    false => split.name.get().cloned().unwrap_or_default(),
+                },
                 source: split.source,
                 watermark_us: time(s.watermark),
                 holds_us: time(s.low()),

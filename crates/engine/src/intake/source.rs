@@ -19,6 +19,8 @@ pub(crate) struct Origin {
     pub(crate) bounded: bool,
     pub(crate) live: bool,
     pub(crate) splits: Vec<Box<dyn Split>>,
+    /// How many splits may join while the job runs.
+    pub(crate) spare: usize,
     /// Where an earlier job stood, at whose positions the splits have been opened.
     pub(crate) from: Option<SourceMarks>,
     pub(crate) preparer: Preparer,

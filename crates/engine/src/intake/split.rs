@@ -36,6 +36,10 @@ pub(super) struct SplitState {
     /// Read by another process, and how many chunks it had when it ended there.
     pub(super) elsewhere: bool,
     pub(super) ended_elsewhere: Option<u64>,
+    /// How far a spare split is that this process is to read. Until the split joins, it counts as
+    /// read elsewhere.
+    pub(super) joining: Option<Joining>,
+    pub(super) is_spare: bool,
     pub(super) retry_at_us: i64,
     pub(super) last_data_us: i64,
     /// Whether a worker reads from it, since when, and whether others wanted to meanwhile.
@@ -49,6 +53,16 @@ pub(super) struct SplitState {
     pub(super) idle: bool,
     /// The split has no readers any more.
     pub(super) closed: bool,
+}
+
+/// How far a spare split is that this process is to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Joining {
+    /// The process opens the split.
+    Opening,
+    Opened,
+    /// The cut that is being taken has the split's mark.
+    Recorded,
 }
 
 /// How far a split is with being drained.
@@ -97,6 +111,8 @@ impl SplitState {
         SplitState {
             elsewhere,
             ended_elsewhere: mark.ended.then_some(mark.chunks),
+            joining: None,
+            is_spare: false,
             read: mark.chunks,
             taken: mark.chunks,
             stamped: mark.chunks,
@@ -121,6 +137,44 @@ impl SplitState {
             idle: false,
             closed: false,
         }
+    }
+
+    /// A split that has not joined the job, with its number in the order of records.
+    pub(super) fn spare(now_us: i64, number: u32) -> SplitState {
+        let mark = SplitMark {
+            position: Position::default(),
+            chunks: 0,
+            records: 0,
+            watermark_us: BEGINNING,
+            clock_us: i64::MIN,
+            number,
+            ended: false,
+        };
+        SplitState { is_spare: true, ..SplitState::new(true, now_us, mark) }
+    }
+
+    /// A spare split was opened at its first record.
+    pub(super) fn open(&mut self, position: Position) {
+        self.joining = Some(Joining::Opened);
+        self.marks[0].position = position;
+    }
+
+    /// A spare split begins with a watermark, and with the latest time of the clock.
+    pub(super) fn begin_at(&mut self, watermark_us: i64, clock_us: i64) {
+        (self.watermark, self.clock_us) = (watermark_us, clock_us);
+        (self.marks[0].watermark_us, self.marks[0].clock_us) = (watermark_us, clock_us);
+    }
+
+    /// A spare split is read from now on, if it has a beginning.
+    pub(super) fn join(&mut self, now_us: i64) {
+        if self.joining == Some(Joining::Recorded) {
+            *self = SplitState::new(false, now_us, self.marks[0].clone());
+        }
+    }
+
+    /// The latest time of the clock that was seen.
+    pub(super) fn latest_clock(&self) -> i64 {
+        self.clock_us
     }
 
     /// The clock, which says `now_us`, or, if it has been put back, said more before.

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::plan::{EventTime, Source, Tumble, Watermark};
 use crate::roles::Reading;
 use crate::table::{Chunk, OpenOptions, Position, SplitPoll, Table};
+use millstream_operators::budget::Holder;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::prepare::Preparer;
 use millstream_operators::stamped::Stamped;
@@ -157,6 +158,7 @@ fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
         bounded,
         live,
         splits,
+        spare: 0,
         from,
         preparer,
         idle_timeout_us,
@@ -166,12 +168,7 @@ fn origin_of(splits: Vec<Box<dyn Split>>, table: Timed) -> Origin {
 }
 
 fn intake_over(origins: Vec<Origin>, workers: usize, clock: &Arc<Clock>) -> Intake {
-    let budget = Arc::new(Budget::new(
-        1 << 30,
-        workers,
-        vec![millstream_operators::budget::Holder::any()],
-        1,
-    ));
+    let budget = Arc::new(Budget::new(1 << 30, workers, vec![Holder::any()], 1));
     let reading = Reading { processes: 1, process: 0, workers };
     Intake::new(origins, clock.clone(), None, workers, reading, budget)
 }

@@ -13,63 +13,111 @@ use crate::network::Net;
 use crate::plan::{Operator, Plan, Source};
 use crate::pruning::Pruning;
 use crate::roles::Place;
-use crate::settings::Settings;
+use crate::settings::{Exchange, Settings};
+use crate::shared::Growing;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::{OpenOptions, Positions, ShownName, SideFiles, SourceMarks, Table};
+use crate::table::{AddedSplits, OpenOptions, Positions, ShownName, SideFiles, SourceMarks, Table};
 use millstream_operators::budget::Budget;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::prepare::Preparer;
 
-/// Opens the sources of a plan, in the process at `place`.
-pub(super) fn origins(
-    plan: &Plan,
-    compiled: &Compiled,
-    settings: &Settings,
-    place: Place,
-    start_time_us: i64,
-    resume: &Resume,
-    checkpoints: bool,
-) -> Result<Vec<Origin>> {
-    let leaders = place.processes * settings.workers;
-    let options = OpenOptions {
-        batch_rows: settings.batch_rows,
-        start_time_us,
-        workers: leaders,
-        process: place.process,
-        processes: place.processes,
-        from: Positions::new(),
-        checkpoints,
-        ended: BTreeSet::new(),
-        shown: ShownName::default(),
-        pruning: Pruning::default(),
-        conditions: Vec::new(),
-        dictionaries: Vec::new(),
-        memory_bytes: settings.memory_bytes,
-    };
-    // No table is waited for before all have been begun.
-    let begin = |source: &Source| source.table.begin(&options).unwrap_or(source.table.clone());
-    let tables: Vec<Arc<dyn Table>> = plan.sources.iter().map(begin).collect();
-    let names = table_names(plan.sources.iter().map(|source| source.name.as_str()));
-    let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
+/// How many splits may join a table that may grow, in one run.
+const SPARE_SPLITS: usize = 64;
+
+/// The sources of a plan, about to be opened.
+pub(super) struct Opening<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) compiled: &'a Compiled,
+    pub(super) settings: &'a Settings,
+    pub(super) sinks: &'a [Arc<dyn Sink>],
+}
+
+impl Opening<'_> {
+    /// Opens the sources in the process at `place`. Also returns the tables that may grow.
+    pub(super) fn origins(
+        &self,
+        place: Place,
+        start_time_us: i64,
+        resume: &Resume,
+        checkpoints: bool,
+    ) -> Result<(Vec<Origin>, Vec<Growing>)> {
+        let Opening { plan, settings, .. } = self;
+        if self.sinks.len() != plan.outputs.len() {
+            return Err(Error::Internal("a job with more or fewer sinks than outputs".into()));
+        }
+        let leaders = place.processes * settings.workers;
+        let options = OpenOptions {
+            batch_rows: settings.batch_rows,
+            start_time_us,
+            workers: leaders,
+            process: place.process,
+            processes: place.processes,
+            from: Positions::new(),
+            checkpoints,
+            ended: BTreeSet::new(),
+            shown: ShownName::default(),
+            pruning: Pruning::default(),
+            conditions: Vec::new(),
+            dictionaries: Vec::new(),
+            memory_bytes: settings.memory_bytes,
+        };
+        // No table is waited for before all have been begun.
+        let begin = |source: &Source| source.table.begin(&options).unwrap_or(source.table.clone());
+        let tables: Vec<Arc<dyn Table>> = plan.sources.iter().map(begin).collect();
+        let names = table_names(plan.sources.iter().map(|source| source.name.as_str()));
+        let mut growing = Vec::new();
+        let origin = |(number, table): (usize, Arc<dyn Table>)| {
+            let from = resume.marks.get(&names[number]).cloned();
+            let (origin, grows) = self.origin(number, table, from, &options, &resume.frontiers)?;
+            growing.extend(grows);
+            Ok(origin)
+        };
+        let origins = tables.into_iter().enumerate().map(origin).collect::<Result<_>>()?;
+        Ok((origins, growing))
+    }
+
+    /// Opens a source, which goes on where an earlier job stood.
+    fn origin(
+        &self,
+        number: usize,
+        table: Arc<dyn Table>,
+        from: Option<SourceMarks>,
+        options: &OpenOptions,
+        frontiers: &[i64],
+    ) -> Result<(Origin, Option<Growing>)> {
+        let Opening { plan, compiled, settings, .. } = self;
+        let source = &plan.sources[number];
         let later = &compiled.edges.sources[number].later;
-        let from = resume.marks.get(&names[number]).cloned();
-        let from = from.or_else(|| new_source(later, &resume.frontiers));
+        let from = from.or_else(|| new_source(later, frontiers));
         let max_ahead_us = settings.max_ahead.us(source.table.live());
-        let spreads = compiled.spreads(number, settings, leaders);
+        let spreads = compiled.spreads(number, settings, options.workers);
         let options = OpenOptions {
             pruning: plan.pruning(number),
             conditions: plan.conditions(number),
             dictionaries: plan.dictionaries(number),
-            from: from.as_ref().map(SourceMarks::positions).unwrap_or_default(),
-            ended: from.as_ref().map(SourceMarks::ended).unwrap_or_default(),
             ..options.clone().for_columns(&table.schema(), &source.projection)
         };
-        Ok(Origin {
+        let grows = settings.exchange == Exchange::LateMerge
+            && table.splits_are_apart()
+            && matches!(table.added_splits(&|_| true)?, AddedSplits::New(_));
+        let first = OpenOptions {
+            from: from.as_ref().map(SourceMarks::positions).unwrap_or_default(),
+            ended: from.as_ref().map(SourceMarks::ended).unwrap_or_default(),
+            ..options.clone()
+        };
+        let mut splits = table.open(&source.projection, &first)?;
+        if let Some(from) = from.as_ref().filter(|from| grows && !from.splits.is_empty()) {
+            // What has come meanwhile joins with a cut, as it would have without the restart.
+            splits.retain(|split| from.splits.contains_key(split.name()));
+        }
+        let spare = if grows && !self.has_fixed_order(number) { SPARE_SPLITS } else { 0 };
+        let origin = Origin {
             name: source.name.clone(),
             about: table.describe(&source.projection),
             bounded: table.bounded(),
             live: table.live(),
-            splits: table.open(&source.projection, &options)?,
+            splits,
+            spare,
             from,
             preparer: Preparer::new(source, max_ahead_us, spreads)
                 .with_arrays(compiled.arrays(number))
@@ -78,9 +126,20 @@ pub(super) fn origins(
             idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
             windowings: compiled.windowings(number),
             group: compiled.edges.sources[number].group,
-        })
-    };
-    plan.sources.iter().zip(tables).enumerate().map(origin).collect()
+        };
+        let projection = source.projection.clone();
+        let growing = Growing { source: number, table, projection, options };
+        Ok((origin, grows.then_some(growing)))
+    }
+
+    /// Whether rows of a source's records are written without windows to an output that finds rows
+    /// of an earlier run by their order: records of several splits would have no order.
+    fn has_fixed_order(&self, source: usize) -> bool {
+        let outputs = self.compiled.edges.outputs.iter().zip(self.sinks);
+        let reads = |root: &Root| *root == Root::Source(source);
+        let mut ordered = outputs.filter(|(_, sink)| sink.waits_for_checkpoint());
+        ordered.any(|(roots, _)| roots.iter().any(reads))
+    }
 }
 
 /// Where a source begins that the earlier job did not read: behind the windows that have fired in

@@ -40,6 +40,8 @@ pub(crate) use outboxes::Outboxes;
 pub use outboxes::check_rows;
 pub(crate) use port::{Inlet, Polled, Sleeper, peer_error, sent_by};
 pub(crate) use rows::{decode_rows, encode_rows};
-pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, packed, words, words_mut};
+pub(crate) use wire::{
+    CREDITED, GO_ON, Head, IDLE, JOINS, Kind, LAST, MERGED, packed, words, words_mut,
+};
 #[cfg(test)]
 pub(crate) use wire::{HEAD_BYTES, MORE};

@@ -82,6 +82,9 @@ pub(crate) enum Kind {
     Over,
     /// All workers of the process have the state that the job before has saved.
     Restored,
+    /// From the coordinator: process `number` is to read the spare split `id`. The body describes
+    /// the split.
+    Join,
 }
 
 impl Kind {
@@ -90,7 +93,7 @@ impl Kind {
         let all = [
             Arena, Rows, Passed, Packed, Delta, Credit, Stamp, Ended, Progress, WindowRows,
             BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo, Cut, CutAt,
-            Saved, EndCut, PartSaved, Over, Restored,
+            Saved, EndCut, PartSaved, Over, Restored, Join,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -109,6 +112,8 @@ pub(crate) const IDLE: u8 = 8;
 pub(crate) const MERGED: u8 = 16;
 /// For a merged delta, a further delta may come.
 pub(crate) const GO_ON: u8 = 32;
+/// The cut may have new splits; or it has, and is durable.
+pub(crate) const JOINS: u8 = 64;
 
 /// Head of a message. Fields that a kind does not name are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -43,6 +43,13 @@ impl Snapshot {
         self.stops.add(&other.stops);
     }
 
+    /// Leaves out splits that have not joined the job. Snapshots of processes are merged before, as
+    /// splits are known by their places.
+    pub fn without_spare_splits(mut self) -> Snapshot {
+        self.splits.retain(|split| !split.name.is_empty());
+        self
+    }
+
     /// Whether splits of a source are read by those who have said this.
     fn reads(&self, source: usize) -> bool {
         self.splits.iter().any(|split| split.source == source && !split.elsewhere)

@@ -284,8 +284,12 @@ mod tests {
     #[test]
     fn a_cut_knows_the_processes_that_it_waits_for() {
         let cuts = Cuts::new(0, 2, Place { process: 0, processes: 3 });
-        let part =
-            || CutPart { marks: JobMarks::new(), frontiers: Vec::new(), totals: Totals::default() };
+        let part = || CutPart {
+            marks: JobMarks::new(),
+            frontiers: Vec::new(),
+            totals: Totals::default(),
+            joins: false,
+        };
         assert_eq!(cuts.awaited(), None);
         assert!(cuts.begin(Cut { number: 1, durable: 0 }));
         assert_eq!(cuts.awaited(), Some(vec![0, 1, 2]));

@@ -13,7 +13,7 @@ use super::Shared;
 use crate::checkpoint::{Checkpoints, CutPart, CutTaken, OutputMark, add_marks};
 use crate::error::{Error, Result};
 use crate::gather::Gather;
-use crate::network::{Head, Kind, Net};
+use crate::network::{Head, JOINS, Kind, Net};
 use crate::totals::Totals;
 use millstream_operators::operator::saved::Cut;
 
@@ -49,9 +49,11 @@ impl Shared {
             return Ok(false);
         }
         self.stops.begin(self.env.now_us());
-        self.intake.begin_cut(partners.map_or(0, |net| net.place.processes - 1));
+        let joins = self.cut_has_joins();
+        self.intake.begin_cut(partners.map_or(0, |net| net.place.processes - 1), joins);
         if let Some(net) = partners {
-            net.broadcast(Head { number, count: durable, ..Head::new(Kind::Cut) })?;
+            let flags = if joins { JOINS } else { 0 };
+            net.broadcast(Head { number, count: durable, flags, ..Head::new(Kind::Cut) })?;
         }
         Ok(true)
     }
@@ -82,7 +84,7 @@ impl Shared {
         match (kind, net.is_coordinator()) {
             (Kind::Cut, false) if process == 0 && self.cuts.begin(cut) => {
                 self.stops.begin(self.env.now_us());
-                let body = self.intake.begin_cut(1);
+                let body = self.intake.begin_cut(1, head.has(JOINS));
                 net.post(0, Head { number, ..Head::new(Kind::CutAt) }, body)?;
             }
             (Kind::CutAt, coordinates) if is_now && (coordinates || process == 0) => {
@@ -101,7 +103,7 @@ impl Shared {
                 checkpoints.try_for_each(|of| of.part_written(number, process, body))?;
             }
             (Kind::EndCut, false) if process == 0 && is_now => {
-                self.end_cut();
+                self.end_cut(head.has(JOINS));
             }
             (Kind::Restored, true) => self.note_restored()?,
             (Kind::Over, true) => {
@@ -146,6 +148,9 @@ impl Shared {
             false => Some(self.cut_taken(number, parts)?),
         };
         self.cuts.note_handed();
+        // A job that stops at the cut, or has new splits from the cut on, computes no row behind it
+        // before it is written.
+        self.cuts.begin_write();
         let goes_on = match cut {
             Some(cut) => checkpoints.complete(cut)?,
             None => {
@@ -153,22 +158,29 @@ impl Shared {
                 true
             }
         };
-        if !goes_on {
-            // A job that stops at the cut computes no row behind it.
-            self.cuts.begin_write();
+        if goes_on { self.go_on(number, false) } else { Ok(()) }
+    }
+
+    /// The job goes on behind a cut that has been handed over. `joins`: new splits are part of the
+    /// cut, and it is durable.
+    pub(crate) fn go_on(&self, number: u64, joins: bool) -> Result<()> {
+        self.cuts.end_write();
+        if self.cuts.current() != Some(number) {
+            // The job has ended.
             return Ok(());
         }
-        if let Some(net) = partners {
-            net.broadcast(Head { number, ..Head::new(Kind::EndCut) })?;
+        if let Some(net) = self.partners() {
+            let flags = if joins { JOINS } else { 0 };
+            net.broadcast(Head { number, flags, ..Head::new(Kind::EndCut) })?;
         }
-        self.end_cut();
+        self.end_cut(joins);
         Ok(())
     }
 
     /// The job goes on behind a cut.
-    fn end_cut(&self) {
+    fn end_cut(&self, joins: bool) {
         self.gathers.iter().for_each(Gather::go_on);
-        self.intake.end_cut();
+        self.intake.end_cut(joins);
         if let Some(number) = self.cuts.current() {
             self.stops.end(number, self.env.now_us());
         }
@@ -188,8 +200,9 @@ impl Shared {
     ) -> Result<()> {
         let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
         let prepared = prepared.collect::<Result<_>>()?;
+        let joins = self.intake.record_joins()?;
         let (marks, frontiers) = (self.intake.marks()?, self.cuts.frontiers()?);
-        let part = CutPart { marks, frontiers, totals: self.totals_at_cut() };
+        let part = CutPart { marks, frontiers, totals: self.totals_at_cut(), joins };
         let part = serde_json::to_vec(&part).map_err(unreadable)?;
         self.cuts.begin_write();
         net.post(0, Head { number, ..Head::new(Kind::Saved) }, part)?;
@@ -226,8 +239,10 @@ impl Shared {
         let outputs = self.gathers.iter().map(|gather| gather.mark(&names));
         let outputs: Vec<OutputMark> = outputs.collect::<Result<_>>()?;
         let prepared = self.gathers.iter().map(|gather| gather.sink().prepare(number));
+        let joins = self.intake.record_joins()? || parts.iter().any(|part| part.joins);
         let mut cut = CutTaken {
             number,
+            joins,
             started_us: self.started_us,
             marks: self.intake.marks()?,
             frontiers: self.cuts.frontiers()?,

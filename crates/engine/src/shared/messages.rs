@@ -35,6 +35,7 @@ impl Shared {
             Kind::Stamp => self.intake.stamp_other(&head)?,
             Kind::Ended | Kind::ReadTo => self.note_end(process, &head)?,
             Kind::Drain => self.begin_to_drain(false)?,
+            Kind::Join if process == 0 => self.note_join(&head, body)?,
             Kind::Progress => self.intake.note_progress(process, &head)?,
             Kind::WindowRows if net.is_coordinator() => {
                 let at = (head.count as usize, WindowId::from_word(head.rows_of));
@@ -57,10 +58,9 @@ impl Shared {
                 self.check_gathered()?;
             }
             Kind::BatchError if net.is_coordinator() => {
-                let place = self.place(&head)?;
                 let unknown = || Error::Internal("an error that does not say what it is".into());
                 let error = Error::of_message(body).ok_or_else(unknown)?;
-                self.gather(&head)?.note_failed(place, error);
+                self.gather(&head)?.note_failed(self.place(&head)?, error);
             }
             Kind::Fired if net.is_coordinator() => {
                 let stage = head.count as usize;

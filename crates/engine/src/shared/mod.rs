@@ -2,6 +2,8 @@
 
 mod cuts;
 mod cutting;
+mod joining;
+mod joins;
 mod latencies;
 mod messages;
 mod observed;
@@ -29,6 +31,7 @@ use crate::stage::Stage;
 use crate::standing::{Pace, Standing};
 use crate::totals::Totals;
 pub(crate) use cuts::Cuts;
+pub(crate) use joins::{Growing, Joins};
 use latencies::Latencies;
 use millstream_operators::budget::{self, Budget};
 use millstream_operators::env::Env;
@@ -65,6 +68,8 @@ pub(crate) struct Shared {
     /// The store of the job's cuts; `None`: the job takes no cuts.
     pub(crate) checkpoints: Option<Arc<dyn Checkpoints>>,
     pub(crate) cuts: Cuts,
+    /// Tables that may grow.
+    pub(crate) joins: Joins,
     pub(crate) stops: StopClock,
     /// By stage: the windows that fire up to this watermark fired in the job before.
     pub(crate) resumed: Vec<i64>,

@@ -15,8 +15,9 @@ use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::SetAside;
 
 use super::control::Control;
-use super::kept::{Kept, Rows};
+use super::kept::Kept;
 use super::reading::{Look, read};
+use super::rows::Rows;
 use super::{checkpoints, sinks};
 use crate::support::*;
 

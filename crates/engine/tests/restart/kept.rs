@@ -5,18 +5,17 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use millstream_contract::Result;
-use millstream_contract::sink::{ONLY_INTERVAL, Prepared, RowOrder, Sealed, Sink, Writers};
-use millstream_engine::{Checkpoints, CutTaken, OutputMark, PartWritten, Resume};
+use millstream_contract::sink::{ONLY_INTERVAL, Prepared, Sealed};
+use millstream_engine::{Checkpoints, CutTaken, OutputMark, PartWritten, Resume, Stopper};
 use millstream_operators::operator::Operator;
 use millstream_operators::operator::saved::{SavePoint, SetAside};
 
 use super::conserved::{Counted, Counting};
 use super::cuts::{CutBatch, Cuts};
 use super::queries::Query;
-use crate::support::{Random, lines};
+use crate::support::Random;
 
 /// The last interval of a job.
 const LAST: u64 = u64::MAX;
@@ -40,6 +39,8 @@ struct Writing {
     resume: Resume,
     /// By output.
     prepared: Vec<(usize, Prepared)>,
+    /// Splits have joined: the job stands until the cut is written.
+    joins: bool,
 }
 
 /// Another process's part of a cut that is to be written.
@@ -73,7 +74,7 @@ pub(crate) struct Kept {
     /// By output.
     visible: Mutex<Vec<Vec<String>>>,
     /// By output and process: rows since the last cut.
-    pending: Mutex<BTreeMap<(usize, usize), Vec<String>>>,
+    pub(super) pending: Mutex<BTreeMap<(usize, usize), Vec<String>>>,
     /// Rows that have been prepared, by a name.
     sealed: Mutex<BTreeMap<String, Vec<String>>>,
     /// Rows prepared for parts, by output.
@@ -94,6 +95,13 @@ pub(crate) struct Kept {
     pub(crate) behind: AtomicU64,
     /// Rows that waited at cuts, of records, of windows and for the end.
     pub(crate) waited: [AtomicU64; 3],
+    /// The first process of the job.
+    pub(crate) stopper: Mutex<Option<Stopper>>,
+    /// Rows that were written are there at once: computed again, they have to be the same. By
+    /// output, all that were written by any job, and where the present job is.
+    pub(crate) replays: AtomicBool,
+    pub(super) log: Mutex<Vec<(Vec<String>, usize)>>,
+    pub(crate) replayed: AtomicU64,
     /// What all cuts must conserve, the counts in visible rows, and sums of counts at cuts.
     pub(crate) counting: Option<Counting>,
     fired: AtomicU64,
@@ -127,6 +135,14 @@ impl Kept {
         self.sealed.lock().unwrap().clear();
         self.prepared.lock().unwrap().clear();
         self.all_restored.store(false, Relaxed);
+        let visible = self.visible.lock().unwrap();
+        let mut log = self.log.lock().unwrap();
+        log.resize_with(visible.len(), Default::default);
+        log.iter_mut().zip(&*visible).for_each(|((_, at), rows)| *at = rows.len());
+        if self.resume.lock().unwrap().started_us.is_none() {
+            // Sinks of such rows wait for the first checkpoint.
+            log.iter_mut().for_each(|(all, _)| all.clear());
+        }
         *self.cuts.lock().unwrap() = Cuts::default();
         *self.random.lock().unwrap() = Some(random);
     }
@@ -169,6 +185,24 @@ impl Kept {
             self.publish(cut.prepared);
             self.publish(self.take_prepared(|at, is_known| at <= cut.cut && is_known));
             self.check_counts();
+            let stopper = self.stopper.lock().unwrap().clone().filter(|_| cut.joins);
+            stopper.into_iter().for_each(|stopper| stopper.go_on(cut.cut, true));
+        }
+    }
+
+    /// Notes rows that are written, which an earlier job may have written before.
+    pub(super) fn note_written(&self, output: usize, rows: &[String]) {
+        if let Some((all, at)) = self.log.lock().unwrap().get_mut(output) {
+            for row in rows {
+                match all.get(*at) {
+                    Some(known) => {
+                        assert_eq!(row, known, "row {at} of output {output}, computed again");
+                        self.replayed.fetch_add(1, Relaxed);
+                    }
+                    None => all.push(row.clone()),
+                }
+                *at += 1;
+            }
         }
     }
 
@@ -276,7 +310,7 @@ impl Kept {
     }
 
     /// Prepares the rows of an output in a process.
-    fn seal(&self, output: usize, process: usize, interval: u64) -> Prepared {
+    pub(super) fn seal(&self, output: usize, process: usize, interval: u64) -> Prepared {
         let name = name(output, process, interval);
         let rows = self.pending.lock().unwrap().remove(&(output, process));
         let sealed = rows.map(|rows| {
@@ -407,7 +441,8 @@ impl Checkpoints for Part {
         };
         let mut writing = kept.writing.lock().unwrap();
         kept.overtaken.fetch_add((!writing.is_empty()).into(), Relaxed);
-        writing.push(Writing { cut: cut.number, state, others: cut.others, resume, prepared });
+        let (joins, others) = (cut.joins, cut.others);
+        writing.push(Writing { cut: cut.number, state, others, resume, prepared, joins });
         drop(writing);
         // The first at once: a job that began anew would pack windows as it likes, and sessions of
         // another packing come in another order.
@@ -415,7 +450,7 @@ impl Checkpoints for Part {
         if is_first || kept.one_in(3) {
             kept.write();
         }
-        Ok(true)
+        Ok(!joins)
     }
 
     fn given_up(&self, cut: u64, others: usize) {
@@ -434,39 +469,5 @@ impl Checkpoints for Part {
             // The thread that writes ends before the process does.
             process => self.kept.write_parts(process),
         }
-    }
-}
-
-/// The sink of an output in a process.
-#[derive(Debug)]
-pub(crate) struct Rows {
-    pub(crate) kept: Arc<Kept>,
-    pub(crate) output: usize,
-    pub(crate) process: usize,
-    pub(crate) order: RowOrder,
-    /// Each process writes its own rows.
-    pub(crate) is_local: bool,
-}
-
-impl Sink for Rows {
-    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
-        Ok(())
-    }
-    fn order(&self) -> RowOrder {
-        self.order
-    }
-    fn is_local(&self) -> bool {
-        self.is_local
-    }
-    fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
-        let mut pending = self.kept.pending.lock().unwrap();
-        pending.entry((self.output, self.process)).or_default().extend(lines(rows));
-        Ok(())
-    }
-    fn prepare(&self, interval: u64) -> Result<Prepared> {
-        Ok(self.kept.seal(self.output, self.process, interval))
-    }
-    fn finish(&self) -> Result<()> {
-        Ok(())
     }
 }

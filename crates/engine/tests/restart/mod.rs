@@ -9,10 +9,12 @@ mod control;
 #[allow(dead_code, reason = "the operators' tests use all")]
 #[path = "../../../operators/tests/support/cuts.rs"]
 mod cuts;
+mod joining;
 mod kept;
 mod processes;
 mod queries;
 mod reading;
+mod rows;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -20,8 +22,9 @@ use std::thread;
 
 use self::conserved::{Counted, Counting};
 use self::control::Control;
-use self::kept::{Kept, Part, Rows};
+use self::kept::{Kept, Part};
 use self::queries::{Query, has_limit};
+use self::rows::Rows;
 use crate::support::*;
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::record_batch::RecordBatch;

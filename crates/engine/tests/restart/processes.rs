@@ -18,7 +18,7 @@ use super::{Case, Sums, compare, uninterrupted};
 use crate::support::*;
 
 /// What the job came to: `None` if it was stopped, or a process was killed.
-fn ended(outcomes: Vec<Outcome>) -> Option<Result<Totals>> {
+pub(super) fn ended(outcomes: Vec<Outcome>) -> Option<Result<Totals>> {
     let outcomes = outcomes.into_iter().collect::<Option<Vec<_>>>()?;
     let mut sum = Stats::default();
     outcomes.iter().for_each(|(stats, _)| sum.add_process(stats));

@@ -133,6 +133,12 @@ impl Sender {
         Ok(Sender { shared, partitions })
     }
 
+    /// Whether the next row is one that is there.
+    pub(super) fn replays(&self) -> bool {
+        let state = self.shared.lock();
+        state.next < state.known
+    }
+
     /// Takes the next rows. `records` makes records of the rows from a number on.
     pub(super) fn take(
         &self,

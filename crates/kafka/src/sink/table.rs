@@ -214,6 +214,10 @@ impl Sink for KafkaSink {
         })
     }
 
+    fn replays(&self) -> bool {
+        matches!(self.way(), Some(Way::Sender(sender)) if sender.replays())
+    }
+
     fn write(&self, _worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         let count = rows.num_rows();
         let rest = |left_out: usize| rows.slice(left_out, count - left_out);

@@ -7,7 +7,7 @@ use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::messages::{DecodedMessages, MessageDecoder, Messages};
 use millstream_contract::decoding::{self, TOO_MUCH_HELP};
-use millstream_contract::table::{Chunk, Decoded, LeftOut, Places};
+use millstream_contract::table::{Chunk, Decoded, LeftOut, NOT_APPENDED, Places};
 use millstream_contract::{Error, Result};
 
 use super::fetch::Fetched;
@@ -200,6 +200,7 @@ impl<'a> Taken<'a> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let batch = RecordBatch::try_new_with_options(plan.schema.clone(), columns, &options)?;
         let offsets: Box<[i64]> = rows.iter().map(|row| beside.offsets[*row as usize]).collect();
+        let appended_us = appended_us(&beside, &rows);
         let first_tombstone = has_value.iter().position(|has| !has).map(|at| LeftOut {
             place: format!("{}, offset {}", plan.source, beside.offsets[at]),
             message: "a message without a value (a tombstone)".into(),
@@ -207,7 +208,8 @@ impl<'a> Taken<'a> {
         });
         let mut decoded = value.decoded;
         decoded.batch = batch;
-        decoded.places = Some(Box::new(Offsets { source: plan.source.clone(), offsets }));
+        decoded.places =
+            Some(Box::new(Offsets { source: plan.source.clone(), offsets, appended_us }));
         if plan.tombstones == Tombstones::Skip && tombstones > 0 {
             decoded.left_out += tombstones as u64;
             let first = [decoded.first_left_out.take(), first_tombstone];
@@ -239,6 +241,15 @@ impl Plan {
             help: "declare the column without NOT NULL".into(),
         }
     }
+}
+
+/// When the log has taken in each row's message; `None` if producers have given all times.
+fn appended_us(beside: &BesideValues, rows: &[u32]) -> Option<Box<[i64]>> {
+    let time_of = |row: &u32| match beside.appended[*row as usize] {
+        true => beside.timestamps[*row as usize].saturating_mul(1_000),
+        false => NOT_APPENDED,
+    };
+    beside.appended.contains(&true).then(|| rows.iter().map(time_of).collect())
 }
 
 /// The row of a message.
@@ -278,11 +289,12 @@ fn rows_of(decoded: &DecodedMessages, has: &[bool]) -> Vec<Row> {
     has.iter().map(row).collect()
 }
 
-/// Where rows stand: by row, an offset.
+/// Where rows stand: by row, an offset, and when the log took the record in.
 #[derive(Debug)]
 struct Offsets {
     source: Arc<str>,
     offsets: Box<[i64]>,
+    appended_us: Option<Box<[i64]>>,
 }
 
 impl Places for Offsets {
@@ -297,8 +309,13 @@ impl Places for Offsets {
         u64::try_from(*self.offsets.get(row)?).ok()
     }
 
+    fn appended_us(&self) -> Option<&[i64]> {
+        self.appended_us.as_deref()
+    }
+
     fn bytes(&self) -> usize {
-        size_of::<Offsets>() + size_of_val(&*self.offsets)
+        let appended_bytes = self.appended_us.as_ref().map_or(0, |times| size_of_val(&**times));
+        size_of::<Offsets>() + size_of_val(&*self.offsets) + appended_bytes
     }
 }
 

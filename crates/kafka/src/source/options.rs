@@ -7,7 +7,7 @@
 //! | `properties.*` | | [`crate::client::settings`] |
 //! | `scan.startup.mode` | `group-offsets` | where reading begins: [`Bound`] |
 //! | `scan.bounded.mode` | `unbounded` | where reading ends: [`Bound`] |
-//! | `scan.topic-partition-discovery.interval` | `5 min` | `0`: new partitions are not told |
+//! | `scan.topic-partition-discovery.interval` | `5 min` | `0`: new partitions are not looked for |
 //!
 //! The modes `timestamp` and `specific-offsets` have an option of their own:
 //! `scan.startup.timestamp-millis`, and `scan.startup.specific-offsets` in the form

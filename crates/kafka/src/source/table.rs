@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use arrow::datatypes::SchemaRef;
 use millstream_connect::Options;
 use millstream_connect::messages::{MessageFormat, OnError};
-use millstream_contract::table::{OpenOptions, Positions, Split, SplitSpec, Table, TableOptions};
+use millstream_contract::table::{
+    AddedSplits, OpenOptions, Positions, Split, SplitSpec, Table, TableOptions,
+};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
@@ -36,7 +38,8 @@ struct Declared {
     tombstones: Tombstones,
     /// The threads of this process, while a split of the table is there.
     fetcher: Mutex<Weak<Fetcher>>,
-    /// The partitions that were there when this process opened the table first.
+    /// The partitions with which this process began when it opened the table first, without those
+    /// that had come since an earlier run.
     opened: Mutex<Option<BTreeSet<Partition>>>,
     /// The brokers were away a moment ago, so a start does not wait for them a second time.
     away: Mutex<Option<Fault>>,
@@ -298,7 +301,8 @@ impl Table for KafkaTable {
             })
             .collect();
         let first = fetcher.add(starts);
-        let there = marks.iter().map(|(partition, _)| partition.clone()).collect();
+        let there = marks.iter().map(|(partition, _)| partition);
+        let there = there.filter(|of| !self.came_later(of, options)).cloned().collect();
         let mut opened = self.of.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get_or_insert(there);
         drop(opened);
@@ -334,6 +338,15 @@ impl Table for KafkaTable {
     fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
         let only = splits.iter().filter_map(|split| partition_of(&split.name)).collect();
         Some(Arc::new(KafkaTable { of: self.of.clone(), only: Some(only) }))
+    }
+
+    fn added_splits(&self, is_known: &dyn Fn(&str) -> bool) -> Result<AddedSplits> {
+        if self.of.scan.fetch.discovery.is_none() {
+            return Ok(AddedSplits::Never);
+        }
+        let seen = self.running().map(|fetcher| fetcher.seen()).unwrap_or_default();
+        let added = seen.iter().filter(|partition| !is_known(&partition.to_string()));
+        Ok(AddedSplits::New(added.map(spec).collect()))
     }
 
     fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {

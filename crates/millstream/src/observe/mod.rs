@@ -28,8 +28,8 @@ pub fn share_read(snapshot: &Snapshot) -> Option<u64> {
     (sum.1 > 0).then(|| (sum.0 * 1000 / sum.1).min(1000) as u64)
 }
 
-/// The lag of a split whose records come without end, if the split knows how many there are: records
-/// that are there and have not been read.
+/// The lag of a split whose records come without end, if the split knows how many there are: the
+/// number of records that are there and have not been read.
 pub fn lag(snapshot: &Snapshot, split: &Split) -> Option<u64> {
     let is_endless = snapshot.sources.get(split.source).is_some_and(|source| !source.bounded);
     let extent = split.progress.filter(|extent| is_endless && !split.elsewhere && !extent.bytes)?;
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(lag_of(&snapshot, Some(0)), lag_of(&snapshot, None));
         assert_eq!(lag_of(&snapshot, Some(1)), None, "what ends has a share, and no lag");
         assert_eq!(share_read(&snapshot), None);
-        // Another process reads it, and knows.
+        // Another process reads the split, and tells its lag.
         snapshot.splits[1].elsewhere = true;
         assert_eq!(
             lag_of(&snapshot, None).map(|lag| (lag.records, lag.furthest.1)),

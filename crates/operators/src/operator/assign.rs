@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::plan::{EventTime, Tumble, Watermark};
-    use crate::prepare::batch_times;
+    use crate::prepare::{Limits, batch_times};
 
     const DELAY_US: i64 = 30;
 
@@ -249,7 +249,7 @@ mod tests {
         let batch = RecordBatch::try_from_iter_with_nullable([("ts", Arc::new(column) as _, true)]);
         let watermark = Watermark::Delay(DELAY_US);
         let event_time = EventTime { column: 0, watermark, zone: None, idle_timeout_us: None };
-        batch_times(&event_time, &batch.unwrap(), limit, 0).unwrap()
+        batch_times(&event_time, &batch.unwrap(), &Limits::up_to(limit), 0).unwrap()
     }
 
     /// However many records are looked at together, each is judged by the watermark just before it,

@@ -9,7 +9,27 @@ use arrow::datatypes::{DataType, TimeUnit, TimestampMillisecondType};
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times, USABLE};
 use crate::plan::{EventTime, Watermark};
+use crate::table::NOT_APPENDED;
 use crate::zone::Clock;
+
+/// Limits that depend on the time of reading a chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'d> {
+    /// When that was.
+    pub now_us: i64,
+    /// Watermarks above this are not believed.
+    pub watermark_us: i64,
+    /// By row, when a log took in the record, and how far ahead of that a watermark is believed, in
+    /// place of `watermark_us`.
+    pub log: Option<(&'d [i64], i64)>,
+}
+
+impl Limits<'_> {
+    /// The clock plays no part, and watermarks up to this are believed.
+    pub fn up_to(watermark_us: i64) -> Limits<'static> {
+        Limits { now_us: 0, watermark_us, log: None }
+    }
+}
 
 /// The event times of a batch.
 #[derive(Debug)]
@@ -32,6 +52,17 @@ pub struct BatchTimes {
 enum RecordWatermark {
     Delay(i64),
     Values(Times),
+}
+
+impl RecordWatermark {
+    /// The watermark of a record, if any.
+    #[inline(always)]
+    fn of(&self, times: &Times, row: usize) -> Option<i64> {
+        match self {
+            RecordWatermark::Delay(delay) => times.us(row).map(|t| t.saturating_sub(*delay)),
+            RecordWatermark::Values(values) => values.us(row),
+        }
+    }
 }
 
 impl BatchTimes {
@@ -99,10 +130,7 @@ impl BatchTimes {
     /// The watermark of a record, if any.
     #[inline(always)]
     pub(crate) fn watermark(&self, row: usize) -> Option<i64> {
-        match &self.watermark {
-            RecordWatermark::Delay(delay) => self.times.us(row).map(|t| t.saturating_sub(*delay)),
-            RecordWatermark::Values(values) => values.us(row),
-        }
+        self.watermark.of(&self.times, row)
     }
 
     /// The watermark just before each record, if it is `stamp` before the first; NULL where
@@ -147,12 +175,41 @@ pub fn as_column(times: TimestampMicrosecondArray, data_type: &DataType) -> Arra
     }
 }
 
-/// Times of a batch, and its watermarks, of which none above `limit` is believed. A record may be
+/// Watermarks of which those of the rows `ahead` are not believed, and their limit.
+fn disbelieved(watermark: &RecordWatermark, times: &Times, ahead: &[bool]) -> (Times, i64) {
+    let values = ahead.iter().enumerate().map(|(row, ahead)| {
+        let watermark = watermark.of(times, row);
+        watermark.map(|us| if *ahead { USABLE } else { us.min(USABLE - 1) })
+    });
+    (Times::of_us(values), USABLE - 1)
+}
+
+/// By row, whether a watermark is so far ahead of the log's clock that it is not believed; `None`
+/// if all are believed. Of records that the log has no time of, the clock decides.
+fn ahead_of_log(
+    watermark: &RecordWatermark,
+    times: &Times,
+    (appended_us, ahead_us): (&[i64], i64),
+    limit: i64,
+) -> Option<Vec<bool>> {
+    let limit_of = |appended_us: i64| match appended_us {
+        NOT_APPENDED => limit,
+        appended_us => appended_us.saturating_add(ahead_us),
+    };
+    let rows = appended_us.iter().enumerate();
+    let is_ahead = |(row, appended_us): (usize, &i64)| {
+        watermark.of(times, row).is_some_and(|watermark| watermark > limit_of(*appended_us))
+    };
+    let ahead: Vec<bool> = rows.map(is_ahead).collect();
+    ahead.contains(&true).then_some(ahead)
+}
+
+/// Times of a batch, and its watermarks, of which none above a limit is believed. A record may be
 /// late by `lateness_us`, which [`local_watermark`] needs to know.
 pub fn batch_times(
     event_time: &EventTime,
     batch: &RecordBatch,
-    limit: i64,
+    limits: &Limits<'_>,
     lateness_us: i64,
 ) -> Result<BatchTimes> {
     let times = Times::new(batch.column(event_time.column))?;
@@ -161,8 +218,19 @@ pub fn batch_times(
         Watermark::Clock => RecordWatermark::Delay(0),
         Watermark::Expr(expr) => RecordWatermark::Values(Times::new(&expr.evaluate(batch)?)?),
     };
+    let limit = limits.watermark_us;
+    let ahead = limits.log.map(|log| ahead_of_log(&watermark, &times, log, limit));
+    // The log has decided.
+    let limit = if ahead.is_some() { END - 1 } else { limit };
+    let believed = |times: Times, watermark: RecordWatermark, limit: i64| match &ahead {
+        Some(Some(ahead)) => {
+            let (values, limit) = disbelieved(&watermark, &times, ahead);
+            BatchTimes::new(times, RecordWatermark::Values(values), limit)
+        }
+        _ => BatchTimes::new(times, watermark, limit),
+    };
     let Some(zone) = &event_time.zone else {
-        return Ok(BatchTimes::new(times, watermark, limit));
+        return Ok(believed(times, watermark, limit));
     };
     // From here on, all times are local ones.
     let mut clock = zone.clock();
@@ -173,7 +241,7 @@ pub fn batch_times(
     });
     let limit =
         if limit < USABLE { local_watermark(&mut clock, limit, lateness_us) } else { limit };
-    Ok(BatchTimes::new(times.map(|us| clock.local(us)), watermark, limit))
+    Ok(believed(times.map(|us| clock.local(us)), watermark, limit))
 }
 
 /// A watermark in local time, such that what lies `lateness_us` before it is the least local time

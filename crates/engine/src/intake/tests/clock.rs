@@ -58,7 +58,7 @@ fn a_chunk_that_is_read_again_has_no_earlier_time() {
         if ticks {
             read(6_000);
         }
-        first.begin_cut(0);
+        first.begin_cut(0, false);
         assert!(first.has_reached_cut());
         let marks = first.marks().expect("names are unique")[""].clone();
         let mark = &marks.splits["timed 0"];

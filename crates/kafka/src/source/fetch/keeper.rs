@@ -170,24 +170,11 @@ fn note_metadata(shared: &Arc<Shared>, metadata: &Metadata) -> bool {
     all
 }
 
-/// Tells of partitions that came after the start: this run does not read them.
+/// Notes partitions that came after the start: the job asks for them.
 fn note_new(state: &mut State, metadata: &Metadata) {
-    let mut new = Vec::new();
     for (topic, of) in &metadata.topics {
-        for number in of.leaders.keys() {
-            let partition = Partition { topic: topic.clone(), number: *number };
-            if state.seen.insert(partition.clone()) {
-                new.push(partition.to_string());
-            }
-        }
-    }
-    if !new.is_empty() {
-        let listed = new.join(", ");
-        state.news.push_back(format!(
-            "kafka: there are new partitions ({listed}), which this run does not read: stop the job \
-             and start it again, and it goes on with them"
-        ));
-        wake_all(state);
+        let numbers = of.leaders.keys();
+        state.seen.extend(numbers.map(|of| Partition { topic: topic.clone(), number: *of }));
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Lane {
     /// Bytes to ask for.
     pub(super) bytes: i32,
     pub(super) busy: bool,
-    /// What a broker has told of the log, and when.
+    /// The ends of the log, and when a broker has told them.
     pub(super) log: Option<Log>,
     pub(super) told: Instant,
     /// When a broker last answered a request for records, and whether there are records behind the

@@ -174,6 +174,11 @@ impl Fetcher {
         is_told && is_taken && !lane.open
     }
 
+    /// The partitions that there are, as far as the keeper has seen.
+    pub(super) fn seen(&self) -> BTreeSet<Partition> {
+        self.0.lock().seen.clone()
+    }
+
     pub(super) fn news(&self) -> Option<String> {
         self.0.lock().news.pop_front()
     }

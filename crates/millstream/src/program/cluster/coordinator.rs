@@ -53,7 +53,7 @@ impl Interrupt {
     pub fn observe(&self, own: &Stopper) -> Snapshot {
         let mut all = own.observe();
         self.0.observe().iter().for_each(|other| all.add_process(other));
-        all
+        all.without_spare_splits()
     }
 
     /// Why the job ends early, as far as it is known.
