@@ -54,8 +54,8 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// Begins the rows of a new job: its marker says that no row is there. So a job that goes on
-    /// always finds a marker of its series, or knows that rows may be there that it cannot count.
+    /// Begins the rows of a new job with the marker 0. So a job that goes on finds a marker of its
+    /// series, or knows that the topic may have rows without a count.
     pub(super) fn begin(&self, producer: &mut Producer) -> Outcome<u64> {
         mark(producer, &self.series, 0).map(|()| 0)
     }

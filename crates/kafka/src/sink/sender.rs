@@ -243,7 +243,7 @@ fn send(shared: &Shared, mut producer: impl Write) {
             let due = (due && !state.waiting.is_empty()) || state.mark_again;
             if due && state.has_checkpoint {
                 let rows = std::mem::take(&mut state.waiting);
-                // Of rows that came before, none waits.
+                // Rows below `known` are in the topic already, and never wait.
                 let first = (state.next - rows.len() as u64).max(state.known);
                 state.flush = false;
                 break (rows, first);
