@@ -172,6 +172,24 @@ def test_windows_of_idle_partitions_are_there_once(broker, tmp_path, jobs):
     assert len(found) >= 40 and len(job.rows()) == len({row["s"] for row in job.rows()})
 
 
+@pytest.mark.parametrize("partitions, query, why", [
+    (4, "INSERT INTO o SELECT e FROM t CROSS JOIN UNNEST(ARRAY[n, n + 1]) AS u (e);", "reads several partitions"),
+    (1, "INSERT INTO o SELECT n FROM t UNION ALL SELECT m FROM u;", "reads several partitions"),
+    (4, "INSERT INTO o SELECT t.n FROM t JOIN names FOR SYSTEM_TIME AS OF t.at ON t.n = names.id;",
+     "reads several partitions"),
+    (1, "INSERT INTO o SELECT n FROM t;", "by replay"),
+])
+def test_what_makes_rows_vary(broker, tmp_path, partitions, query, why):
+    """No window puts these rows into an order."""
+    one, other = broker.topic(next(NAMES), partitions), broker.topic(next(NAMES))
+    (tmp_path / "names.csv").write_text("id\n1\n")
+    columns = "n BIGINT, at AS PROCTIME()" if "names" in query else "n BIGINT"
+    declared = (table(broker, one, columns, bounded=False) + table(broker, other, "m BIGINT", name="u", bounded=False) +
+                f"CREATE TABLE names (id BIGINT) WITH ('connector' = 'file', 'path' = '{tmp_path}/names.csv', "
+                "'format' = 'csv');\n")
+    assert why in Spooled(broker, tmp_path, declared, query, "n BIGINT").explained()
+
+
 def test_a_query_without_them_takes_the_replay(broker, tmp_path, jobs):
     job = Spooled(broker, tmp_path, numbers(100), "INSERT INTO o SELECT n FROM t;", "n BIGINT")
     assert "INSERT INTO o: each row exactly once by replay, visible at once" in job.explained()

@@ -355,4 +355,40 @@ mod tests {
         assert_eq!(told.recv(), Ok((3, 5)));
         sender.written(5).unwrap();
     }
+
+    /// A job that is killed before its first checkpoint begins anew, so none of its rows is there.
+    #[test]
+    fn rows_before_the_first_checkpoint_are_kept_with_it() {
+        let (tell, told) = mpsc::channel();
+        let base = Base { series: "s".into(), rows: 0 };
+        let sender = Sender::run(&options(), (&base, 0, false), 1 << 30, Told(tell), 1).unwrap();
+        sender.take(2, true, |_, _| Ok(rows(2))).unwrap();
+        let unsent = |end| sender.unsent(end).map(|(first, rows)| (first, rows.len()));
+        // A first checkpoint, whose manifest cannot be written.
+        assert_eq!(unsent(2), Some((0, 2)));
+        sender.take(3, true, |_, _| Ok(rows(3))).unwrap();
+        // Nothing waits for rows that wait for a checkpoint.
+        sender.written(5).unwrap();
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+        assert_eq!(unsent(4), Some((0, 4)));
+        sender.note_checkpoint();
+        assert_eq!(unsent(5), None);
+        assert_eq!(told.recv(), Ok((5, 5)));
+        sender.written(5).unwrap();
+    }
+
+    /// Brokers forget old markers, so one is written again, and it counts the rows that are there.
+    #[test]
+    fn an_old_marker_is_written_again() {
+        let (tell, told) = mpsc::channel();
+        let base = Base { series: "s".into(), rows: 3 };
+        let sender = Sender::run(&options(), (&base, 7, true), 1 << 30, Told(tell), 1).unwrap();
+        sender.note_checkpoint();
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+        sender.shared.lock().marked = Instant::now().checked_sub(2 * MARKER_AGE).unwrap();
+        sender.note_checkpoint();
+        assert_eq!(told.recv(), Ok((0, 7)));
+        sender.take(5, true, |_, left_out| Ok(rows(5 - left_out))).unwrap();
+        assert_eq!(told.recv(), Ok((1, 8)));
+    }
 }
