@@ -22,7 +22,9 @@ fn of_node(
 ) -> Option<&'static str> {
     match node {
         Node::Source(number) | Node::Malformed(number) => {
-            in_order.into_iter().for_each(|sources| drop(sources.insert(number)));
+            if let Some(sources) = in_order {
+                sources.insert(number);
+            }
             of_source(plan.sources.get(number)?)
         }
         Node::Stage(stage) => {
