@@ -22,6 +22,8 @@ mod rows;
 mod sender;
 mod spool;
 mod table;
+#[cfg(test)]
+mod tests;
 mod upsert;
 
 pub use self::table::KafkaSink;

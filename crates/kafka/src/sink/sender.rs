@@ -278,17 +278,13 @@ fn send(shared: &Shared, mut producer: impl Write) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::mpsc;
-
-    use arrow::datatypes::Schema;
-    use millstream_connect::Options;
-    use millstream_contract::table::TableOptions;
 
     use super::*;
     use crate::client::encode::NewRecord;
     use crate::client::fault::Outcome;
     use crate::client::producer::Marker;
+    use crate::sink::tests::exactly_once;
 
     /// Tells each transaction, as a number of rows and the marker.
     struct Told(mpsc::Sender<(u64, i64)>);
@@ -309,27 +305,6 @@ mod tests {
         }
     }
 
-    fn options() -> SinkOptions {
-        let options = [
-            ("topic", "t"),
-            ("properties.bootstrap.servers", "localhost:9092"),
-            ("sink.delivery-guarantee", "exactly-once"),
-            ("sink.transactional-id-prefix", "p"),
-        ];
-        let options = options.map(|(name, value)| (name.to_string(), value.to_string()));
-        let table = TableOptions {
-            name: "o".into(),
-            schema: Arc::new(Schema::empty()),
-            metadata: BTreeMap::new(),
-            options: options.into(),
-            partitioned_by: Vec::new(),
-            primary_key: Vec::new(),
-            base_dir: ".".into(),
-            exact: false,
-        };
-        SinkOptions::from_options(&table, &Options::new(&table)).unwrap()
-    }
-
     fn rows(count: usize) -> Vec<Row> {
         vec![(0, NewRecord::default()); count]
     }
@@ -339,7 +314,8 @@ mod tests {
     fn rows_that_come_while_others_are_sent_do_not_count_as_written() {
         let (tell, told) = mpsc::channel();
         let base = Base { series: "s".into(), rows: 0 };
-        let sender = Sender::run(&options(), (&base, 0, true), 1 << 30, Told(tell), 1).unwrap();
+        let sender =
+            Sender::run(&exactly_once(), (&base, 0, true), 1 << 30, Told(tell), 1).unwrap();
         sender.take(2, false, |_, _| Ok(rows(2))).unwrap();
         // The transaction of the first two rows happens while the next three are encoded.
         let mut first = None;
@@ -361,7 +337,8 @@ mod tests {
     fn rows_before_the_first_checkpoint_are_kept_with_it() {
         let (tell, told) = mpsc::channel();
         let base = Base { series: "s".into(), rows: 0 };
-        let sender = Sender::run(&options(), (&base, 0, false), 1 << 30, Told(tell), 1).unwrap();
+        let sender =
+            Sender::run(&exactly_once(), (&base, 0, false), 1 << 30, Told(tell), 1).unwrap();
         sender.take(2, true, |_, _| Ok(rows(2))).unwrap();
         let unsent = |end| sender.unsent(end).map(|(first, rows)| (first, rows.len()));
         // A first checkpoint, whose manifest cannot be written.
@@ -382,7 +359,8 @@ mod tests {
     fn an_old_marker_is_written_again() {
         let (tell, told) = mpsc::channel();
         let base = Base { series: "s".into(), rows: 3 };
-        let sender = Sender::run(&options(), (&base, 7, true), 1 << 30, Told(tell), 1).unwrap();
+        let sender =
+            Sender::run(&exactly_once(), (&base, 7, true), 1 << 30, Told(tell), 1).unwrap();
         sender.note_checkpoint();
         assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
         sender.shared.lock().marked = Instant::now().checked_sub(2 * MARKER_AGE).unwrap();

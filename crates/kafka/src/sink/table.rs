@@ -136,6 +136,11 @@ impl KafkaSink {
         Place::new(path, id)
     }
 
+    /// A place beside the checkpoints.
+    fn beside(&self) -> Option<PathBuf> {
+        self.lock().beside.clone()
+    }
+
     /// The records of rows, the first of which has this number.
     fn records(&self, rows: &RecordBatch, first: u64, partitions: i32) -> Result<Vec<Row>> {
         let records = self.rows.records(rows)?.into_iter().zip(first..);
@@ -261,8 +266,7 @@ impl Sink for KafkaSink {
                     None => sender.written(rows),
                     Some((_, unsent)) if unsent.is_empty() => Ok(()),
                     Some((first, unsent)) => {
-                        let beside = self.lock().beside.clone();
-                        let kept = self.place(beside.as_deref())?.keep(first, &unsent)?;
+                        let kept = self.place(self.beside().as_deref())?.keep(first, &unsent)?;
                         prepared.sealed.push(kept);
                         Ok(())
                     }
@@ -280,16 +284,15 @@ impl Sink for KafkaSink {
                 let kept = Interval::new(prepared)?.filter(|interval| interval.is_spooled());
                 if let Some(interval) = kept {
                     sender.written(interval.base.rows)?;
-                    let beside = self.lock().beside.clone();
-                    self.place(beside.as_deref())?.delete_of(&interval);
+                    self.place(self.beside().as_deref())?.delete_of(&interval);
                 }
             }
             Some(Way::Spool(spool)) => spool.commit(prepared)?,
             None => {
                 let Some(interval) = Interval::new(prepared)? else { return Ok(()) };
                 if interval.is_spooled() {
-                    let beside = self.lock().beside.clone();
-                    interval.commit(&self.place(beside.as_deref())?, &self.options)?;
+                    let place = self.place(self.beside().as_deref())?;
+                    interval.commit(&place, &self.options)?;
                 }
                 self.lock().base = Some(interval.base);
             }

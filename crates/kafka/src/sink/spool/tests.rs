@@ -1,33 +1,8 @@
-use std::collections::BTreeMap;
-
-use arrow::datatypes::Schema;
-use millstream_connect::Options;
-use millstream_contract::table::TableOptions;
 use millstream_store::disk::{CrashDisk, Survival};
 
 use super::*;
 use crate::client::encode::NewRecord;
-
-fn options() -> SinkOptions {
-    let text = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
-    let options = [
-        ("topic", "t"),
-        ("properties.bootstrap.servers", "localhost:9092"),
-        ("sink.delivery-guarantee", "exactly-once"),
-        ("sink.transactional-id-prefix", "p"),
-    ];
-    let table = TableOptions {
-        name: "o".into(),
-        schema: Arc::new(Schema::empty()),
-        options: options.into_iter().map(text).collect(),
-        metadata: BTreeMap::new(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: ".".into(),
-    };
-    SinkOptions::from_options(&table, &Options::new(&table)).unwrap()
-}
+use crate::sink::tests::exactly_once;
 
 fn place(disk: &CrashDisk) -> Place {
     Place::in_store(Arc::new(LocalStore::on(Arc::new(disk.clone()), "/state")), "p-o")
@@ -35,7 +10,7 @@ fn place(disk: &CrashDisk) -> Place {
 
 /// A spool that has not spoken to a broker.
 fn spool(disk: &CrashDisk, next: u64, known: u64) -> Spool {
-    let options = options();
+    let options = exactly_once();
     let producer = producer(&options);
     Spool::new(place(disk), &options, "series", producer, (next, known))
 }
