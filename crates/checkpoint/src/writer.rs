@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millstream_contract::sink::{Prepared, Sink};
@@ -333,19 +333,20 @@ impl Writer {
 
     /// A job that has ended does not wait for its store any more. Whether it does.
     pub(crate) fn give_up(&self) -> bool {
-        let (ending, bell) = &self.ending;
-        let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ending = self.ending();
         ending.is_given_up = true;
-        bell.notify_all();
+        self.ending.1.notify_all();
         ending.waits
+    }
+
+    fn ending(&self) -> MutexGuard<'_, Ending> {
+        self.ending.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits so long, or until nobody is to wait any more, which is returned.
     fn is_given_up_within(&self, time: Duration) -> bool {
-        let (ending, bell) = &self.ending;
-        let mut ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
-        ending.waits = true;
-        let waited = bell.wait_timeout_while(ending, time, |ending| !ending.is_given_up);
+        let bell = &self.ending.1;
+        let waited = bell.wait_timeout_while(self.ending(), time, |ending| !ending.is_given_up);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_given_up
     }
 
@@ -389,6 +390,7 @@ impl Writer {
                 Ok(()) => break,
                 Err(error) if error.may_pass() && since.elapsed() < self.fixed.tolerance => {
                     self.missed(&mut progress, number, &error)?;
+                    self.ending().waits = true;
                     if !std::mem::replace(&mut told, true) {
                         let patience = self.fixed.tolerance;
                         (self.notice)(&format!(
