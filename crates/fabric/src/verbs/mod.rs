@@ -14,12 +14,15 @@
 //! - The driver manages the room in a queue. Soft-RoCE frees the entries of unsignalled work by
 //!   itself.
 //! - The address handles that a datagram queue pair has resolved live as long as the queue pair.
+//! - Multicast groups need RoCE v2, a GID of an IPv4 address and [`Options::token`]. Datagram queue
+//!   pairs of different devices have the same key only if all devices have the job's token.
 //! - The overflow of a completion queue is noticed when the queue is found empty many times, or by
 //!   waiting.
 //! - The failure of a connection is noticed when the completion that reports it is polled.
 
 mod address;
 mod datagram;
+mod multicast;
 mod pair;
 mod queue;
 mod request;
@@ -37,13 +40,16 @@ use millstream_verbs as ibv;
 
 pub use self::address::fuzz;
 pub use self::datagram::{VerbsAddress, VerbsDatagram};
+use self::multicast::Multicast;
 pub use self::pair::VerbsQueuePair;
 pub use self::queue::{VerbsCompletionQueue, VerbsEvents};
 use crate::contract::Fabric;
 use crate::endpoint::Provider;
 use crate::error::{Error, Result};
+use crate::group::datagram_key;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, Registration, device_number};
+use crate::setup::Token;
 use crate::work::{Limits, QueueSizes, Timing};
 
 /// Choice of a device. By default: the first device with an active port, its first such port, and
@@ -60,6 +66,8 @@ pub struct Options {
     pub service_level: u8,
     /// Whether writes land in address order, if you know better than the driver, which may not say.
     pub ordered_placement: Option<bool>,
+    /// The job's token, which multicast groups need: their addresses and keys follow from it.
+    pub token: Option<Token>,
 }
 
 /// An open RDMA device.
@@ -80,6 +88,8 @@ struct Device {
     limits: Limits,
     /// Key of datagrams to this device.
     key: u32,
+    /// Multicast, or the reason why there is none.
+    multicast: std::result::Result<Multicast, &'static str>,
     failures: Failures,
 }
 
@@ -139,6 +149,7 @@ impl Verbs {
         let gid = choose_gid(&context, name, port_number, &port, options.gid_index)?;
         let domain = ibv::ProtectionDomain::new(&context).map_err(os)?;
         let probe = probe(&domain)?;
+        let multicast = Multicast::new(options.token, &port, gid.as_ref(), &device_limits);
         let limits = Limits {
             queue_entries: device_limits.requests_per_queue,
             completion_entries: device_limits.completions_per_queue,
@@ -148,6 +159,7 @@ impl Verbs {
             ordered_placement: options.ordered_placement.unwrap_or(probe.ordered_placement),
             registers_remote: true,
             progress_by_polling: false,
+            multicast: multicast.is_ok(),
         };
         let accepted = device_limits.reads_accepted_per_queue_pair.min(READS_MAX);
         let started = device_limits.reads_started_per_queue_pair.min(READS_MAX);
@@ -162,7 +174,8 @@ impl Verbs {
             reads: (accepted, started),
             limits,
             // Keys with the highest bit are for the system.
-            key: random() & 0x7fff_ffff,
+            key: options.token.as_ref().map_or(random() & 0x7fff_ffff, datagram_key),
+            multicast,
             failures: Failures::default(),
         })))
     }
