@@ -19,8 +19,8 @@ fn descriptors() -> usize {
 /// connection first, or while the devices' users are gone.
 fn open_and_drop<F: Fabric>(open: impl Fn() -> F, devices_first: bool) {
     let (a, b) = (open(), open());
-    let bed =
-        Bed { a: &a, b: &b, idle: &std::thread::yield_now, patience: Duration::from_secs(20) };
+    let idle = &std::thread::yield_now;
+    let bed = Bed { a: &a, b: &b, stranger: &a, idle, patience: Duration::from_secs(20) };
     let mut ends = Ends::new(&bed).unwrap();
     let to = ends.remote.remote().at(0, 8).unwrap();
     let write = WorkRequest::write(Source::Inline(&[1; 8]), to).signalled(1);

@@ -6,6 +6,7 @@ use std::time::Duration;
 mod suite;
 
 use self::suite::{Bed, Skip, run};
+use millstream_fabric::setup::Token;
 use millstream_fabric::survey::survey;
 use millstream_fabric::verbs::{Options, Verbs, devices};
 use millstream_fabric::{Error, Fabric, Provider};
@@ -25,14 +26,19 @@ const SOFT_ROCE: &[Skip] = &[
 ];
 
 fn check(a: &Verbs, b: &Verbs) {
-    let idle = || std::thread::yield_now();
-    let report = run(&Bed { a, b, idle: &idle, patience: PATIENCE }, SOFT_ROCE);
+    let (idle, stranger) = (&std::thread::yield_now, &open_for(Token::new([6; 32])));
+    let report = run(&Bed { a, b, stranger, idle, patience: PATIENCE }, SOFT_ROCE);
     println!("{report}");
     assert!(report.is_good(), "{report}");
 }
 
 fn open() -> Verbs {
-    let device = Verbs::open(&Options::default()).unwrap();
+    open_for(Token::new([5; 32]))
+}
+
+/// The device, for the job with this token.
+fn open_for(token: Token) -> Verbs {
+    let device = Verbs::open(&Options { token: Some(token), ..Options::default() }).unwrap();
     println!("{device}: {:?}", device.limits());
     device
 }
