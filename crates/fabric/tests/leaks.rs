@@ -9,7 +9,12 @@ use self::suite::{Bed, Ends};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
-use millstream_fabric::{Completion, CompletionQueue, Fabric, QueuePair, Source, WorkRequest};
+use millstream_fabric::{
+    Completion, CompletionQueue, Datagram, Fabric, Group, QueuePair, QueueSizes, Source,
+    WorkRequest,
+};
+
+const SIZES: QueueSizes = QueueSizes { send: 4, receive: 4 };
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -29,6 +34,11 @@ fn open_and_drop<F: Fabric>(open: impl Fn() -> F, devices_first: bool) {
     while ends.a_queue.poll(&mut done).unwrap() == 0 {
         std::thread::yield_now();
     }
+    let group = a.datagram(&ends.a_queue, &ends.a_queue, SIZES).map(|mut datagrams| {
+        assert_eq!(datagrams.join(Group::new(1)).is_ok(), a.limits().multicast);
+        datagrams
+    });
+    drop(group.unwrap());
     if devices_first {
         drop((a, b));
         drop(ends);

@@ -1,10 +1,13 @@
 //! Checks of multicast groups.
 
+use std::time::{Duration, Instant};
+
 use super::datagram::Side;
+use super::ends::SIZES;
 use super::{Bed, Check, Failure, Outcome, ensure, pattern, same, text};
 use millstream_fabric::{
-    Completion, CompletionQueue, DATAGRAM_HEADER_BYTES, Datagram, Error, Fabric, Group, Kind,
-    Outgoing, Source, Status,
+    Access, Completion, CompletionQueue, DATAGRAM_HEADER_BYTES, Datagram, Destination, Error,
+    Events, Fabric, Group, Kind, Outgoing, Receive, Source, Status,
 };
 
 pub(super) const REFUSAL: &str = "groups work, or are refused, as the limits say";
@@ -18,6 +21,7 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
         ("outside of a group nothing is heard", outside::<F>),
         ("a member hears its groups and its own address", both::<F>),
         ("a member that is dropped leaves its groups", dropped::<F>),
+        ("a group's datagram wakes a member", wakes::<F>),
         ("groups of other jobs are not heard", other_job::<F>),
     ]
 }
@@ -301,4 +305,31 @@ fn other_job<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
         same("numbers of the other job's datagrams", foreign, Vec::new())?;
     }
     Ok(())
+}
+
+fn wakes<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
+    let mut sender = End::new(bed.a)?;
+    let mut events = bed.b.events().map_err(text)?;
+    let mut queue = bed.b.completion_queue(64, Some(&events)).map_err(text)?;
+    let mut datagrams = bed.b.datagram(&queue, &queue, SIZES).map_err(text)?;
+    datagrams.join(GROUP).map_err(text)?;
+    let memory = bed.b.allocate(SLOT_BYTES, Access::LOCAL).map_err(text)?;
+    let buffer = Some(Destination { region: &memory, offset: 0, bytes: SLOT_BYTES });
+    datagrams.post_receive(&[Receive { id: 1, buffer }]).map_err(text)?;
+    let (to, mut one) = (sender.group(GROUP)?, [Completion::default()]);
+    for _ in 0..100 {
+        queue.arm().map_err(text)?;
+        sender.send(bed, &to, 10)?;
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(1) {
+            let woken = events.wait(Duration::from_secs(1)).map_err(text)?;
+            if queue.poll(&mut one).map_err(text)? == 1 {
+                return ensure(woken, || "the datagram came, and the wait did not end".into());
+            }
+            if !woken {
+                break;
+            }
+        }
+    }
+    Err("none of 100 datagrams arrived".into())
 }
