@@ -98,7 +98,7 @@ struct Inner {
     /// All of them together have no more datagrams than the send queue has entries.
     full: Vec<Full>,
     receives: VecDeque<KeptReceive>,
-    /// One socket for each group that was joined; closing it leaves the group.
+    /// A socket per joined group; closing the socket leaves the group.
     groups: Vec<(Group, OwnedFd)>,
     /// Counts polls: each begins with another socket.
     polls: usize,
@@ -228,7 +228,7 @@ impl<P: Member> SharedDatagram<P> {
         KeptReceive::post(receive, self.device, receives, self.sizes.receive)
     }
 
-    /// Takes datagrams that have arrived at one socket.
+    /// Takes the datagrams of a socket.
     fn take(&self, inner: &mut Inner, socket: RawFd, out: &mut [Completion]) -> usize {
         let mut count = 0;
         while count < out.len() {
@@ -309,7 +309,7 @@ impl<P: Member> Datagrams<P> for SharedDatagram<P> {
         });
     }
 
-    /// Takes datagrams that have arrived at any socket; datagrams without a receive are lost.
+    /// Takes the datagrams of all sockets; datagrams without a receive are lost.
     fn poll(&self, out: &mut [Completion]) -> Result<usize> {
         let mut inner = lock(&self.inner);
         let inner = &mut *inner;

@@ -67,7 +67,7 @@ pub struct QueuePair {
     transport: Transport,
     capacity: Capacity,
     domain: Arc<ProtectionDomain>,
-    /// Multicast groups that it is attached to. The kernel keeps a queue pair that is attached.
+    /// Attached multicast groups. The kernel refuses to destroy a queue pair that has some.
     groups: Mutex<Vec<(Gid, u16)>>,
     // Must outlive the library's object.
     _send_queue: Arc<CompletionQueue>,
@@ -214,10 +214,12 @@ impl QueuePair {
         self.modify(send, IBV_QP_STATE | IBV_QP_SQ_PSN)
     }
 
-    /// UD: datagrams to a multicast group come here too, if they have this queue pair's key. `lid`
-    /// is the group's local identifier (InfiniBand); 0 on Ethernet. Attaching again changes
-    /// nothing. Neither the network nor the host's IP layer hears of it: who wants packets from
-    /// outside has to join there too.
+    /// UD: attaches the queue pair to a multicast group. Datagrams to the group with this queue
+    /// pair's key take one of its receives. `lid` is the group's local identifier (InfiniBand); 0
+    /// on Ethernet. Attaching again changes nothing.
+    ///
+    /// The call concerns this device alone. On InfiniBand the subnet manager has to know of the
+    /// member too, on Ethernet the host's IP layer and the switches (by joining the IP group).
     pub fn attach(&self, group: &Gid, lid: u16) -> Result<(), Error> {
         let mut groups = self.groups();
         if groups.contains(&(*group, lid)) {
@@ -231,7 +233,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Ends what [`attach`](QueuePair::attach) began; dropping the queue pair does, too.
+    /// Detaches the queue pair from a group. Dropping the queue pair detaches from all groups.
     pub fn detach(&self, group: &Gid, lid: u16) -> Result<(), Error> {
         let mut groups = self.groups();
         self.detach_raw(group, lid)?;
@@ -354,7 +356,7 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         for (group, lid) in std::mem::take(&mut *self.groups()) {
-            // Without it the kernel refuses to destroy the queue pair; a failure has no remedy.
+            // The kernel refuses to destroy an attached queue pair. A failure here has no remedy.
             let _ = self.detach_raw(&group, lid);
         }
         // SAFETY: made once, destroyed once; its components are still alive. Its completions leave

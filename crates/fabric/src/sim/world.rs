@@ -36,7 +36,7 @@ pub(super) struct Node {
     in_free: u64,
 }
 
-/// A message that has left its node.
+/// A message on its way from a node.
 pub(super) struct Sent {
     from: usize,
     /// When the sender's link began to send.

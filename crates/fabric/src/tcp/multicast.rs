@@ -31,7 +31,7 @@ pub(super) fn join(address: &SocketAddress, ip: Ipv4Addr, interface: Ipv4Addr) -
     // SAFETY: a plain call.
     let socket = opened("socket", unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
     set(&socket, "setsockopt(SO_REUSEADDR)", libc::SOL_SOCKET, libc::SO_REUSEADDR, &1_i32)?;
-    // Other programs' memberships at other interfaces bring nothing here.
+    // Without this, the socket would get the group's datagrams from all interfaces of the host.
     set(&socket, "setsockopt(IP_MULTICAST_ALL)", libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, &0_i32)?;
     let (start, length) = address.parts();
     // SAFETY: the address is alive and has this length.

@@ -66,7 +66,8 @@ pub struct Options {
     pub service_level: u8,
     /// Whether writes land in address order, if you know better than the driver, which may not say.
     pub ordered_placement: Option<bool>,
-    /// The job's token, which multicast groups need: their addresses and keys follow from it.
+    /// The job's token. Addresses and keys of multicast groups follow from the token, so there are
+    /// no groups without.
     pub token: Option<Token>,
 }
 

@@ -1,8 +1,8 @@
 //! Multicast groups over RoCE version 2, which are IP multicast groups.
 //!
-//! Attaching a queue pair tells the device. The host's IP layer joins too: the Soft-RoCE driver gets
-//! its packets from there, and switches learn of members from there. On InfiniBand only the subnet
-//! manager gives out a group's address; libibverbs cannot ask it, so there are no groups.
+//! Attaching a queue pair tells the device. The host's IP layer joins too: it passes packets on to
+//! the Soft-RoCE driver, and it tells switches of members (IGMP). On InfiniBand the subnet manager
+//! creates groups. libibverbs cannot ask the subnet manager, so there are no groups on InfiniBand.
 
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 
