@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::endpoint::{Endpoint, Provider};
 use crate::error::Result;
+use crate::group::Group;
 use crate::memory::{Access, Region, RemoteRegion};
 use crate::work::{
     Completion, Limits, Outgoing, QueueSizes, Receive, Rejected, Timing, WorkRequest,
@@ -169,6 +170,12 @@ pub trait QueuePair: Send {
 ///
 /// A datagram that finds no receive posted is lost; one that is longer than the receive's buffer is
 /// lost too, or completes the receive with [`Length`](crate::Status).
+///
+/// A datagram to a [`Group`] is posted and completed once. Every member's receive queue gets one
+/// copy, which may be lost, repeated or delayed independently of the other copies. A sender that is
+/// a member gets a copy too. A datagram queue pair that is no member gets none. A member leaves its
+/// groups when it is dropped. Without [`Limits::multicast`], joining a group and resolving it are
+/// [`Unsupported`](crate::Error::Unsupported).
 pub trait Datagram: Send {
     /// A peer's address, resolved (an address handle).
     type Address: Send + std::fmt::Debug;
@@ -181,6 +188,14 @@ pub trait Datagram: Send {
 
     /// Resolves a peer's endpoint.
     fn resolve(&mut self, peer: &Endpoint) -> Result<Self::Address>;
+
+    /// Joins a group. Joining again changes nothing. Datagrams that are posted after the return
+    /// arrive here; between machines, switches may take a moment to learn of a new member.
+    fn join(&mut self, group: Group) -> Result<()>;
+
+    /// Resolves a group as an address to send to. The sender need not be a member, and the group
+    /// may be empty.
+    fn resolve_group(&mut self, group: Group) -> Result<Self::Address>;
 
     /// Posts datagrams. Success means sent, not arrived. A datagram whose way is full waits, as
     /// long as its queue has an entry for it; a slow receiver costs time, and no datagrams, except

@@ -7,13 +7,17 @@
 //! finds a socket full (Unix sockets hold ten datagrams by default) is not lost, but waits, and is
 //! sent when its owner polls again. Each destination has its own line: a stuck destination holds up
 //! no other.
+//!
+//! A multicast group has a socket of its own at each member, since a socket that is bound to one of
+//! the machine's addresses does not get a group's datagrams.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
+use crate::group::Group;
 use crate::kept::{KeptReceive, KeptSource};
 use crate::place::place;
 use crate::queue::{Datagrams, Member, Queue, lock};
@@ -94,6 +98,10 @@ struct Inner {
     /// All of them together have no more datagrams than the send queue has entries.
     full: Vec<Full>,
     receives: VecDeque<KeptReceive>,
+    /// A socket per joined group; closing the socket leaves the group.
+    groups: Vec<(Group, OwnedFd)>,
+    /// Counts polls: each begins with another socket.
+    polls: usize,
     incoming: Box<[u8]>,
 }
 
@@ -120,6 +128,8 @@ impl<P: Member> SharedDatagram<P> {
                 unsignalled: 0,
                 full: Vec::new(),
                 receives: VecDeque::with_capacity(sizes.receive as usize),
+                groups: Vec::new(),
+                polls: 0,
                 incoming: vec![0; WIRE_HEADER_BYTES + limits.datagram_bytes].into(),
             }),
         }
@@ -131,6 +141,15 @@ impl<P: Member> SharedDatagram<P> {
         for queue in queues {
             queue.detach(number);
         }
+    }
+
+    /// Joins a group with the socket that `open` opens, unless it was joined before.
+    pub(crate) fn join(&self, group: Group, open: impl FnOnce() -> Result<OwnedFd>) -> Result<()> {
+        let groups = &mut lock(&self.inner).groups;
+        if groups.iter().all(|(joined, _)| *joined != group) {
+            groups.push((group, open()?));
+        }
+        Ok(())
     }
 
     /// Sends one datagram.
@@ -209,6 +228,29 @@ impl<P: Member> SharedDatagram<P> {
         KeptReceive::post(receive, self.device, receives, self.sizes.receive)
     }
 
+    /// Takes the datagrams of a socket.
+    fn take(&self, inner: &mut Inner, socket: RawFd, out: &mut [Completion]) -> usize {
+        let mut count = 0;
+        while count < out.len() {
+            let buffer = &mut inner.incoming;
+            // SAFETY: the buffer has the length that is named.
+            let got = unsafe {
+                libc::recv(
+                    socket,
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                )
+            };
+            let Ok(got) = usize::try_from(got) else { break };
+            if let Some(completion) = self.accept(inner, got) {
+                out[count] = completion;
+                count += 1;
+            }
+        }
+        count
+    }
+
     fn accept(&self, inner: &mut Inner, got: usize) -> Option<Completion> {
         let message = inner.incoming.get(..got)?;
         let (token, rest) = message.split_first_chunk::<32>()?;
@@ -267,27 +309,19 @@ impl<P: Member> Datagrams<P> for SharedDatagram<P> {
         });
     }
 
-    /// Takes datagrams that have come; those without a receive are lost.
+    /// Takes the datagrams of all sockets; datagrams without a receive are lost.
     fn poll(&self, out: &mut [Completion]) -> Result<usize> {
         let mut inner = lock(&self.inner);
         let inner = &mut *inner;
+        inner.polls = inner.polls.wrapping_add(1);
+        let (first, sockets) = (inner.polls, inner.groups.len() + 1);
         let mut count = 0;
-        while count < out.len() {
-            let buffer = &mut inner.incoming;
-            // SAFETY: the buffer has the length that is named.
-            let got = unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    buffer.as_mut_ptr().cast(),
-                    buffer.len(),
-                    libc::MSG_DONTWAIT | libc::MSG_TRUNC,
-                )
+        for socket in 0..sockets {
+            let socket = match first.wrapping_add(socket) % sockets {
+                0 => self.socket.as_raw_fd(),
+                group => inner.groups[group - 1].1.as_raw_fd(),
             };
-            let Ok(got) = usize::try_from(got) else { break };
-            if let Some(completion) = self.accept(inner, got) {
-                out[count] = completion;
-                count += 1;
-            }
+            count += self.take(inner, socket, &mut out[count..]);
         }
         Ok(count)
     }

@@ -5,6 +5,9 @@
 //! nothing from the target's threads. A program is generic over the [`Fabric`] trait and its
 //! companions, so hot paths have no virtual calls, and it chooses a provider once, at start.
 //!
+//! Datagrams may go to one peer or to a multicast [`Group`], whose members each get a copy for one
+//! send. `sim`, `verbs` and `tcp` have groups, `shm` has none ([`Limits::multicast`]).
+//!
 //! Promises, for every provider: a reliable connection does its work in order and exactly once, or
 //! it fails with a reason and everything outstanding completes as flushed; only [`Events::wait`]
 //! waits; nothing is allocated per message; everything from a peer is checked before use, and no
@@ -17,6 +20,7 @@ mod datagram;
 mod endpoint;
 mod error;
 mod event_file;
+mod group;
 mod kept;
 mod keys;
 mod mapping;
@@ -36,6 +40,7 @@ mod work;
 pub use contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
 pub use endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 pub use error::{Error, Result};
+pub use group::Group;
 pub use memory::{Access, Region, RemoteAddress, RemoteRegion};
 pub use work::{
     Completion, DATAGRAM_HEADER_BYTES, Destination, Kind, Limits, Operation, Outgoing, QueueSizes,

@@ -52,6 +52,15 @@ impl Token {
     }
 }
 
+impl PartialEq for Token {
+    /// As [`Token::matches`].
+    fn eq(&self, other: &Token) -> bool {
+        self.matches(&other.0)
+    }
+}
+
+impl Eq for Token {}
+
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")

@@ -9,6 +9,7 @@ use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, Stat
 use crate::datagram::{SharedDatagram, SocketAddress};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
+use crate::group::Group;
 use crate::kept::post_all;
 use crate::memory::{Region, RemoteRegion};
 use crate::queue::{Datagrams, Member, Queue, Sleep, check_limit};
@@ -34,6 +35,10 @@ pub trait SoftDevice: Fabric {
     fn forget(&self, number: u32);
     /// The socket of a peer's datagram queue pair.
     fn datagram_socket(&self, peer: &Endpoint) -> Result<SocketAddress>;
+    /// A new socket that receives the datagrams to a group and nothing else.
+    fn join(&self, group: Group) -> Result<OwnedFd>;
+    /// The address of a group.
+    fn group_address(&self, group: Group) -> Result<SocketAddress>;
     /// A worker polls: it may do the card's work.
     fn drive(&self) {}
     /// A worker goes to sleep.
@@ -235,6 +240,14 @@ impl<D: SoftDevice> Datagram for SoftDatagram<D> {
 
     fn resolve(&mut self, peer: &Endpoint) -> Result<SocketAddress> {
         self.device.datagram_socket(peer)
+    }
+
+    fn join(&mut self, group: Group) -> Result<()> {
+        self.shared.join(group, || self.device.join(group))
+    }
+
+    fn resolve_group(&mut self, group: Group) -> Result<SocketAddress> {
+        self.device.group_address(group)
     }
 
     fn post(

@@ -86,12 +86,14 @@ impl fmt::Display for Survey {
 
 fn write_limits(f: &mut fmt::Formatter<'_>, limits: &Limits) -> fmt::Result {
     let order = if limits.ordered_placement { "in address order" } else { "in any order" };
+    let groups = if limits.multicast { "yes" } else { "no" };
     for (what, value) in [
         ("longest message", bytes(limits.message_bytes)),
         ("longest datagram", bytes(limits.datagram_bytes)),
         ("inline", bytes(limits.inline_bytes)),
         ("entries of a queue", limits.queue_entries.to_string()),
         ("completion entries", limits.completion_entries.to_string()),
+        ("multicast groups", groups.to_string()),
         ("bytes become visible", order.to_string()),
     ] {
         write!(f, "\n    {what:<22} {value}")?;

@@ -365,6 +365,8 @@ pub struct Limits {
     /// Whether polling a completion queue does a network card's work, so that a thread which waits
     /// for something to appear in its memory should poll as often as it looks.
     pub progress_by_polling: bool,
+    /// Whether datagrams can be sent to a multicast [`Group`](crate::Group).
+    pub multicast: bool,
 }
 
 /// Longest inline source of the providers without a network card, which keep it.
@@ -381,6 +383,7 @@ impl Limits {
         ordered_placement: true,
         registers_remote: false,
         progress_by_polling: false,
+        multicast: false,
     };
 }
 

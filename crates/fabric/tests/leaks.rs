@@ -9,7 +9,12 @@ use self::suite::{Bed, Ends};
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
-use millstream_fabric::{Completion, CompletionQueue, Fabric, QueuePair, Source, WorkRequest};
+use millstream_fabric::{
+    Completion, CompletionQueue, Datagram, Fabric, Group, QueuePair, QueueSizes, Source,
+    WorkRequest,
+};
+
+const SIZES: QueueSizes = QueueSizes { send: 4, receive: 4 };
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -19,8 +24,8 @@ fn descriptors() -> usize {
 /// connection first, or while the devices' users are gone.
 fn open_and_drop<F: Fabric>(open: impl Fn() -> F, devices_first: bool) {
     let (a, b) = (open(), open());
-    let bed =
-        Bed { a: &a, b: &b, idle: &std::thread::yield_now, patience: Duration::from_secs(20) };
+    let idle = &std::thread::yield_now;
+    let bed = Bed { a: &a, b: &b, stranger: &a, idle, patience: Duration::from_secs(20) };
     let mut ends = Ends::new(&bed).unwrap();
     let to = ends.remote.remote().at(0, 8).unwrap();
     let write = WorkRequest::write(Source::Inline(&[1; 8]), to).signalled(1);
@@ -29,6 +34,11 @@ fn open_and_drop<F: Fabric>(open: impl Fn() -> F, devices_first: bool) {
     while ends.a_queue.poll(&mut done).unwrap() == 0 {
         std::thread::yield_now();
     }
+    let group = a.datagram(&ends.a_queue, &ends.a_queue, SIZES).map(|mut datagrams| {
+        assert_eq!(datagrams.join(Group::new(1)).is_ok(), a.limits().multicast);
+        datagrams
+    });
+    drop(group.unwrap());
     if devices_first {
         drop((a, b));
         drop(ends);

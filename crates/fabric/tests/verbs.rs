@@ -1,14 +1,21 @@
 //! Runs the conformance suite over `verbs`. `tests/rdma` runs this test in a virtual machine, over
 //! the kernel's Soft-RoCE driver.
 
-use std::time::Duration;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 mod suite;
 
 use self::suite::{Bed, Skip, run};
+use millstream_fabric::setup::Token;
 use millstream_fabric::survey::survey;
-use millstream_fabric::verbs::{Options, Verbs, devices};
-use millstream_fabric::{Error, Fabric, Provider};
+use millstream_fabric::verbs::{
+    Options, Verbs, VerbsAddress, VerbsCompletionQueue, VerbsDatagram, devices,
+};
+use millstream_fabric::{
+    Access, Completion, CompletionQueue, DATAGRAM_HEADER_BYTES, Datagram, Destination, Error,
+    Fabric, Group, Kind, Outgoing, Provider, QueueSizes, Receive, Region, Source, Status,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -25,15 +32,21 @@ const SOFT_ROCE: &[Skip] = &[
 ];
 
 fn check(a: &Verbs, b: &Verbs) {
-    let idle = || std::thread::yield_now();
-    let report = run(&Bed { a, b, idle: &idle, patience: PATIENCE }, SOFT_ROCE);
+    let (idle, stranger) = (&std::thread::yield_now, &open_for(Token::new([6; 32])));
+    let report = run(&Bed { a, b, stranger, idle, patience: PATIENCE }, SOFT_ROCE);
     println!("{report}");
     assert!(report.is_good(), "{report}");
 }
 
 fn open() -> Verbs {
-    let device = Verbs::open(&Options::default()).unwrap();
+    open_for(Token::new([5; 32]))
+}
+
+/// The device, for the job with this token.
+fn open_for(token: Token) -> Verbs {
+    let device = Verbs::open(&Options { token: Some(token), ..Options::default() }).unwrap();
     println!("{device}: {:?}", device.limits());
+    assert!(device.limits().multicast);
     device
 }
 
@@ -98,4 +111,108 @@ fn the_device_is_listed() {
 fn no_device_is_listed() {
     let text = listed();
     assert!(text.starts_with("verbs: RDMA: not available: no device"), "{text}");
+}
+
+/// Which of two machines this is: 1 or 2.
+const HOST: &str = "MILLSTREAM_RDMA_HOST";
+
+/// A member of a group on one of two machines, and what it heard.
+struct Member {
+    queue: VerbsCompletionQueue,
+    datagrams: VerbsDatagram,
+    memory: Region,
+    /// Immediate values, by the sender's machine.
+    heard: [Vec<u32>; 256],
+}
+
+impl Member {
+    const RECEIVES: u32 = 128;
+    const BUFFER: usize = DATAGRAM_HEADER_BYTES + 64;
+
+    fn new(device: &Verbs, group: Group) -> Member {
+        let queue = device.completion_queue(256, None).unwrap();
+        let sizes = QueueSizes { send: 16, receive: Self::RECEIVES };
+        let mut datagrams = device.datagram(&queue, &queue, sizes).unwrap();
+        let memory =
+            device.allocate(Self::RECEIVES as usize * Self::BUFFER, Access::LOCAL).unwrap();
+        datagrams.join(group).unwrap();
+        let heard = std::array::from_fn(|_| Vec::new());
+        let mut member = Member { queue, datagrams, memory, heard };
+        (0..Self::RECEIVES).for_each(|id| member.receive(id.into()));
+        member
+    }
+
+    fn receive(&mut self, id: u64) {
+        let (region, bytes) = (&self.memory, Self::BUFFER);
+        let buffer = Some(Destination { region, offset: id as usize * bytes, bytes });
+        self.datagrams.post_receive(&[Receive { id, buffer }]).unwrap();
+    }
+
+    /// Sends the immediate value, also in the datagram's bytes.
+    fn send(&mut self, to: &VerbsAddress, word: u32) {
+        let bytes = word.to_le_bytes();
+        let source = Source::Inline(&bytes);
+        let request = Outgoing { id: 0, to, source, immediate: Some(word), signalled: true };
+        self.datagrams.post(&[request]).unwrap();
+    }
+
+    fn poll(&mut self) {
+        let mut some = [Completion::default(); 16];
+        let count = self.queue.poll(&mut some).unwrap();
+        for done in &some[..count] {
+            assert_eq!(done.status, Status::Success);
+            if done.kind != Kind::Receive {
+                continue;
+            }
+            let (word, mut bytes) = (done.immediate.unwrap(), [0; 4]);
+            let at = done.id as usize * Self::BUFFER + DATAGRAM_HEADER_BYTES;
+            self.memory.read(at, &mut bytes).unwrap();
+            assert_eq!(u32::from_le_bytes(bytes), word, "damaged");
+            self.heard[(word >> 24) as usize].push(word & 0x00ff_ffff);
+            self.receive(done.id);
+        }
+    }
+}
+
+/// Two machines are members of a group, and each sends to it. A round trip takes tens of
+/// milliseconds, so each goes on until the other says that it has heard enough.
+#[test]
+#[ignore = "needs two RDMA devices: make test-rdma-two"]
+fn groups_between_machines() {
+    const ENOUGH: usize = 20;
+    const DONE: u32 = 1 << 23;
+    /// In the place of the machine's number, in datagrams to a group without members.
+    const NOBODY: u32 = 99;
+    let host: u32 = std::env::var(HOST).unwrap().parse().unwrap();
+    let (here, there) = (host as usize, 3 - host as usize);
+    let device = open();
+    let mut member = Member::new(&device, Group::new(1));
+    let group = member.datagrams.resolve_group(Group::new(1)).unwrap();
+    let empty = member.datagrams.resolve_group(Group::new(2)).unwrap();
+    let (begin, mut sent, mut last) = (Instant::now(), 0, 0);
+    while last < ENOUGH {
+        assert!(begin.elapsed() < Duration::from_secs(240), "{:?}", member.heard[there]);
+        let done = if member.heard[there].len() >= ENOUGH { DONE } else { 0 };
+        member.send(&group, host << 24 | done | sent);
+        member.send(&empty, NOBODY << 24 | sent);
+        sent += 1;
+        let peer_is_done = member.heard[there].iter().any(|word| word & DONE != 0);
+        last += usize::from(done != 0 && peer_is_done);
+        let round = Instant::now();
+        while round.elapsed() < Duration::from_millis(50) {
+            member.poll();
+            std::thread::yield_now();
+        }
+    }
+    for heard in &mut member.heard {
+        heard.iter_mut().for_each(|word| *word &= DONE - 1);
+    }
+    let mut own = member.heard[here].clone();
+    own.sort_unstable();
+    assert_eq!(own, (0..sent).collect::<Vec<_>>(), "a copy of each own datagram");
+    let other = &member.heard[there];
+    let distinct: HashSet<_> = other.iter().collect();
+    assert_eq!(distinct.len(), other.len(), "no more than one copy of each of the other's");
+    assert_eq!(member.heard[NOBODY as usize], []);
+    println!("{sent} datagrams sent, {} of the other machine's heard", other.len());
 }

@@ -232,6 +232,10 @@ pub struct DeviceLimits {
     pub reads_accepted_per_queue_pair: u8,
     /// Reads and atomics that one queue pair may have under way.
     pub reads_started_per_queue_pair: u8,
+    /// Multicast groups; 0 without multicast.
+    pub multicast_groups: u32,
+    /// Queue pairs attached to one multicast group.
+    pub queue_pairs_per_group: u32,
 }
 
 impl DeviceLimits {
@@ -245,6 +249,8 @@ impl DeviceLimits {
             completions_per_queue: count(raw.max_cqe),
             reads_accepted_per_queue_pair: byte(raw.max_qp_rd_atom),
             reads_started_per_queue_pair: byte(raw.max_qp_init_rd_atom),
+            multicast_groups: count(raw.max_mcast_grp),
+            queue_pairs_per_group: count(raw.max_mcast_qp_attach),
         }
     }
 }

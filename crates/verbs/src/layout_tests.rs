@@ -45,7 +45,8 @@ fn structures() -> Vec<Fact> {
     layouts! { facts:
         whole ibv_gid_entry { gid, gid_index, port_num, gid_type, ndev_ifindex }
         whole ibv_device_attr {
-            max_qp_wr, max_cqe, max_qp_rd_atom, max_qp_init_rd_atom, phys_port_cnt,
+            max_qp_wr, max_cqe, max_qp_rd_atom, max_qp_init_rd_atom, max_mcast_grp,
+            max_mcast_qp_attach, phys_port_cnt,
         }
         whole ibv_port_attr {
             state, active_mtu, max_msg_sz, lid, link_layer, flags, port_cap_flags2,

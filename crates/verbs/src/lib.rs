@@ -14,7 +14,7 @@
 //!
 //! Covered: reliable connections and unreliable datagrams; write, write with immediate, read, send,
 //! receive, fetch-and-add, compare-and-swap; inline data, selective signalling, posted lists;
-//! address handles, completion channels, asynchronous events; memory in
+//! address handles, multicast groups, completion channels, asynchronous events; memory in
 //! ordinary and huge pages. Posting and polling go straight through the driver's own functions:
 //! nothing is allocated, and no system call is made but the driver's.
 //!

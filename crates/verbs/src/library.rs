@@ -72,6 +72,8 @@ functions! {
     "IBVERBS_1.1" ibv_query_qp(
         *mut ibv_qp, *mut ibv_qp_attr, c_int, *mut ibv_qp_init_attr) -> c_int;
     "IBVERBS_1.1" ibv_destroy_qp(*mut ibv_qp) -> c_int;
+    "IBVERBS_1.1" ibv_attach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int;
+    "IBVERBS_1.1" ibv_detach_mcast(*mut ibv_qp, *const ibv_gid, u16) -> c_int;
     "IBVERBS_1.1" ibv_create_ah(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
     "IBVERBS_1.1" ibv_destroy_ah(*mut ibv_ah) -> c_int;
 }

@@ -2,13 +2,13 @@
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{check, non_null};
 use crate::raw::*;
 use crate::work::{link_receives, link_sends, place_of};
 use crate::{
-    Access, CompletionQueue, Context, Error, Mtu, Path, PostError, ProtectionDomain,
+    Access, CompletionQueue, Context, Error, Gid, Mtu, Path, PostError, ProtectionDomain,
     ReceiveRequest, SendRequest,
 };
 
@@ -67,6 +67,8 @@ pub struct QueuePair {
     transport: Transport,
     capacity: Capacity,
     domain: Arc<ProtectionDomain>,
+    /// Attached multicast groups. The kernel refuses to destroy a queue pair that has some.
+    groups: Mutex<Vec<(Gid, u16)>>,
     // Must outlive the library's object.
     _send_queue: Arc<CompletionQueue>,
     _receive_queue: Arc<CompletionQueue>,
@@ -107,6 +109,7 @@ impl QueuePair {
             transport: options.transport,
             capacity: Capacity::from_raw(&attributes.cap),
             domain: domain.clone(),
+            groups: Mutex::default(),
             _send_queue: options.send_queue.clone(),
             _receive_queue: options.receive_queue.clone(),
         })
@@ -211,6 +214,45 @@ impl QueuePair {
         self.modify(send, IBV_QP_STATE | IBV_QP_SQ_PSN)
     }
 
+    /// UD: attaches the queue pair to a multicast group. Datagrams to the group with this queue
+    /// pair's key take one of its receives. `lid` is the group's local identifier (InfiniBand); 0
+    /// on Ethernet. Attaching again changes nothing.
+    ///
+    /// The call concerns this device alone. On InfiniBand the subnet manager has to know of the
+    /// member too, on Ethernet the host's IP layer and the switches (by joining the IP group).
+    pub fn attach(&self, group: &Gid, lid: u16) -> Result<(), Error> {
+        let mut groups = self.groups();
+        if groups.contains(&(*group, lid)) {
+            return Ok(());
+        }
+        let gid = ibv_gid { raw: *group };
+        let attach = self.domain.context.library.ibv_attach_mcast;
+        // SAFETY: the queue pair is alive, the GID is readable.
+        check("ibv_attach_mcast", unsafe { attach(self.raw.as_ptr(), &gid, lid) })?;
+        groups.push((*group, lid));
+        Ok(())
+    }
+
+    /// Detaches the queue pair from a group. Dropping the queue pair detaches from all groups.
+    pub fn detach(&self, group: &Gid, lid: u16) -> Result<(), Error> {
+        let mut groups = self.groups();
+        self.detach_raw(group, lid)?;
+        groups.retain(|attached| *attached != (*group, lid));
+        Ok(())
+    }
+
+    fn detach_raw(&self, group: &Gid, lid: u16) -> Result<(), Error> {
+        let gid = ibv_gid { raw: *group };
+        let detach = self.domain.context.library.ibv_detach_mcast;
+        // SAFETY: the queue pair is alive, the GID is readable.
+        check("ibv_detach_mcast", unsafe { detach(self.raw.as_ptr(), &gid, lid) })
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Vec<(Gid, u16)>> {
+        // Every change is a single call, so a panic elsewhere leaves it whole.
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends all work: outstanding requests complete as flushed.
     pub fn fail(&self) -> Result<(), Error> {
         let attributes = ibv_qp_attr { qp_state: State::Error as c_uint, ..Default::default() };
@@ -313,6 +355,10 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        for (group, lid) in std::mem::take(&mut *self.groups()) {
+            // The kernel refuses to destroy an attached queue pair. A failure here has no remedy.
+            let _ = self.detach_raw(&group, lid);
+        }
         // SAFETY: made once, destroyed once; its components are still alive. Its completions leave
         // the completion queues.
         unsafe { (self.domain.context.library.ibv_destroy_qp)(self.raw.as_ptr()) };

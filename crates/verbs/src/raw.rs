@@ -38,7 +38,10 @@ pub(crate) struct ibv_device_attr {
     pub(crate) max_qp_rd_atom: c_int,
     before_max_qp_init_rd_atom: [c_int; 2],
     pub(crate) max_qp_init_rd_atom: c_int,
-    before_phys_port_cnt: [u8; 67],
+    before_max_mcast_grp: [c_int; 7],
+    pub(crate) max_mcast_grp: c_int,
+    pub(crate) max_mcast_qp_attach: c_int,
+    before_phys_port_cnt: [u8; 31],
     pub(crate) phys_port_cnt: u8,
 }
 

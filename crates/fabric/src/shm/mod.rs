@@ -17,7 +17,7 @@ mod pair;
 mod peer;
 mod service;
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,6 +32,7 @@ use crate::contract::Fabric;
 use crate::datagram::SocketAddress;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result, last_os_error};
+use crate::group::Group;
 use crate::mapping::{Mapping, memory_file};
 use crate::memory::{Access, Region, Registration, device_number};
 use crate::queue::{lock, random_id};
@@ -300,4 +301,17 @@ impl SoftDevice for ShmDevice {
         // SAFETY: a structure of the system's, of two fields without padding.
         Ok(unsafe { SocketAddress::new(&address, length) })
     }
+
+    fn join(&self, _group: Group) -> Result<OwnedFd> {
+        Err(NO_GROUPS)
+    }
+
+    fn group_address(&self, _group: Group) -> Result<SocketAddress> {
+        Err(NO_GROUPS)
+    }
 }
+
+const NO_GROUPS: Error = Error::Unsupported {
+    what: "multicast groups over shm, whose Unix sockets have none; send to each receiver, or use \
+           the fabric tcp or verbs",
+};

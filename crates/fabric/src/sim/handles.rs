@@ -5,12 +5,13 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::pair::number_of;
-use super::ud::FIRST_NUMBER;
+use super::ud::{FIRST_NUMBER, Recipient};
 use super::world::{Entry, World, nanoseconds};
 use super::{Shared, SimDevice, lock};
 use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, State};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, NO_EVENTS, Result};
+use crate::group::Group;
 use crate::kept::{KeptReceive, post_all};
 use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest};
 
@@ -179,9 +180,9 @@ pub struct SimDatagram {
     pub(super) index: usize,
 }
 
-/// A datagram queue pair that was resolved.
+/// A datagram queue pair or a group that was resolved.
 #[derive(Debug, Clone, Copy)]
-pub struct SimAddress(usize);
+pub struct SimAddress(Recipient);
 
 impl Datagram for SimDatagram {
     type Address = SimAddress;
@@ -199,7 +200,16 @@ impl Datagram for SimDatagram {
         if index >= self.device.world().uds.len() {
             return Err(Error::BadEndpoint { reason: "there is no such datagram queue pair" });
         }
-        Ok(SimAddress(index))
+        Ok(SimAddress(Recipient::One(index)))
+    }
+
+    fn join(&mut self, group: Group) -> Result<()> {
+        self.device.world().uds[self.index].groups.insert(group);
+        Ok(())
+    }
+
+    fn resolve_group(&mut self, group: Group) -> Result<SimAddress> {
+        Ok(SimAddress(Recipient::Members(group)))
     }
 
     fn post(&mut self, requests: &[Outgoing<'_, SimAddress>]) -> std::result::Result<(), Rejected> {

@@ -5,7 +5,9 @@
 //! [`Sim::advance`], or a thread that waits at its events. Links follow a stated [`Model`]; nodes
 //! can stop, and links can be cut. As with real network cards, a connection notices the loss of its
 //! peer when it waits for an answer and gets none; the source of a write is read as late as
-//! hardware might read it; and the target checks key, range and access rights.
+//! hardware might read it; and the target checks key, range and access rights. A datagram to a
+//! group occupies the sender's link once and the link into each member's node once; loss,
+//! repetition and delay are drawn for each member. A world is one job.
 //!
 //! Unlike the other providers, `sim` allocates per message.
 //!
@@ -88,7 +90,7 @@ impl Sim {
         let keys = Arc::new(KeyTable::default());
         let node = lock(&self.world).add_node(model, keys.clone());
         let ordered_placement = model.placement != Placement::Shuffled;
-        let limits = Limits { ordered_placement, ..Limits::SOFTWARE };
+        let limits = Limits { ordered_placement, multicast: true, ..Limits::SOFTWARE };
         let inner = Device { sim: self.clone(), node, keys, number: device_number(), limits };
         SimDevice(Arc::new(inner))
     }

@@ -36,6 +36,15 @@ pub(super) struct Node {
     in_free: u64,
 }
 
+/// A message on its way from a node.
+pub(super) struct Sent {
+    from: usize,
+    /// When the sender's link began to send.
+    start: u64,
+    /// How long the sender's link was occupied.
+    sending: u64,
+}
+
 /// A completion queue.
 pub(super) struct SimCompletions {
     pub(super) entries: VecDeque<Entry>,
@@ -140,14 +149,25 @@ impl World {
 
     /// Occupies the links between two nodes with a message and returns when it has arrived.
     pub(super) fn transmit(&mut self, from: usize, to: usize, bytes: usize) -> u64 {
-        let latency = self.latency(from, to);
+        let sent = self.send_out(from, bytes);
+        self.bring_in(&sent, to, bytes)
+    }
+
+    /// Occupies a node's link on the way out.
+    pub(super) fn send_out(&mut self, from: usize, bytes: usize) -> Sent {
         let out = &mut self.nodes[from];
         let start = out.out_free.max(self.now);
         let sending = out.model.occupied_ns(bytes);
         out.out_free = start + sending;
+        Sent { from, start, sending }
+    }
+
+    /// Occupies a node's link on the way in and returns when the message has arrived.
+    pub(super) fn bring_in(&mut self, sent: &Sent, to: usize, bytes: usize) -> u64 {
+        let latency = self.latency(sent.from, to);
         let into = &mut self.nodes[to];
-        let receiving = into.model.occupied_ns(bytes).max(sending);
-        let arrived = (start + latency).max(into.in_free) + receiving;
+        let receiving = into.model.occupied_ns(bytes).max(sent.sending);
+        let arrived = (sent.start + latency).max(into.in_free) + receiving;
         into.in_free = arrived;
         arrived
     }

@@ -8,11 +8,15 @@
 //! an error at once. A silent peer is noticed within twice [`Timing::silence`], since each side
 //! asks the other every quarter of that time. The target checks keys, ranges and access rights.
 //! Nothing on the wire is secret. Datagrams go over UDP and carry the token.
+//!
+//! Multicast groups are IP multicast, on the network of the device's address, which has to be of
+//! IPv4. Routers do not pass the datagrams on. A group's address follows from the job's token.
 
 mod card;
 mod epoll;
 mod frame;
 mod incoming;
+mod multicast;
 mod pair;
 mod reader;
 mod request;
@@ -39,6 +43,7 @@ use crate::datagram::SocketAddress;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
 use crate::event_file::EventFile;
+use crate::group::Group;
 use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
@@ -217,7 +222,11 @@ impl TcpDevice {
         let listener = TcpListener::bind(address).map_err(io("listening for peers"))?;
         listener.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
         let address = listener.local_addr().map_err(io("getsockname"))?;
-        let limits = Limits { progress_by_polling: true, ..Limits::SOFTWARE };
+        let limits = Limits {
+            progress_by_polling: true,
+            multicast: multicast::interface(address).is_ok(),
+            ..Limits::SOFTWARE
+        };
         let device = Arc::new(Device {
             number: device_number(),
             limits,
@@ -312,6 +321,9 @@ impl Fabric for TcpDevice {
             let socket = UdpSocket::bind((self.device().address.ip(), 0)).map_err(io("bind"))?;
             socket.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
             let address = socket.local_addr().map_err(io("getsockname"))?;
+            if let IpAddr::V4(interface) = self.device().address.ip() {
+                multicast::send_from(&socket, interface)?;
+            }
             Ok((OwnedFd::from(socket), encode(self.device().id, number, address)))
         })
     }
@@ -362,6 +374,20 @@ impl SoftDevice for TcpDevice {
 
     fn datagram_socket(&self, peer: &Endpoint) -> Result<SocketAddress> {
         let (address, length) = internet(&parse(peer)?.address);
+        // SAFETY: a structure of the system's, of fields without padding.
+        Ok(unsafe { SocketAddress::new(&address, length) })
+    }
+
+    fn join(&self, group: Group) -> Result<OwnedFd> {
+        let device = self.device();
+        let (at, interface) = (self.group_address(group)?, multicast::interface(device.address)?);
+        multicast::join(&at, *group.address(&device.token).ip(), interface)
+    }
+
+    fn group_address(&self, group: Group) -> Result<SocketAddress> {
+        let device = self.device();
+        multicast::interface(device.address)?;
+        let (address, length) = internet(&SocketAddr::V4(group.address(&device.token)));
         // SAFETY: a structure of the system's, of fields without padding.
         Ok(unsafe { SocketAddress::new(&address, length) })
     }

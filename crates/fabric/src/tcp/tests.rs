@@ -4,9 +4,11 @@
 use super::frame::{Frame, FrameKind, GREETING_BYTES, HEADER_BYTES};
 use super::reader::{Arriving, Brought, Memory, Reader};
 use super::*;
-use crate::contract::{CompletionQueue, QueuePair};
+use crate::contract::{CompletionQueue, Datagram, QueuePair};
 use crate::setup::head;
-use crate::work::{Completion, Destination, Operation, Status, WorkRequest};
+use crate::work::{
+    Completion, Destination, Operation, Outgoing, Receive, Source, Status, WorkRequest,
+};
 
 /// A device, a pair of it that is connected to a peer of the test's own, and the connection.
 struct Bed {
@@ -154,4 +156,80 @@ fn a_receive_that_was_flushed_is_not_written() {
         memory.read(0, &mut found).unwrap();
         assert_eq!(found.iter().filter(|byte| **byte != 0).count(), written);
     }
+}
+
+/// A member of group 3 with so many receives, and its queue.
+fn member(device: &TcpDevice, receives: usize) -> (TcpQueue, TcpDatagram, Region) {
+    let queue = device.completion_queue(64, None).unwrap();
+    let sizes = QueueSizes { send: 4, receive: 32 };
+    let mut datagrams = device.datagram(&queue, &queue, sizes).unwrap();
+    let memory = device.allocate(8192, Access::LOCAL).unwrap();
+    let buffer = Some(Destination { region: &memory, offset: 0, bytes: 8192 });
+    datagrams.join(Group::new(3)).unwrap();
+    datagrams.post_receive(&vec![Receive { id: 1, buffer }; receives]).unwrap();
+    (queue, datagrams, memory)
+}
+
+/// Any program of the host can send to a group's address.
+#[test]
+fn a_group_hears_nothing_without_the_token() {
+    let token = Token::new([4; 32]);
+    let device = TcpDevice::open(token, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let (mut queue, _datagrams, memory) = member(&device, 32);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    multicast::send_from(&stranger, Ipv4Addr::LOCALHOST).unwrap();
+    let to = Group::new(3).address(&token);
+    let whole = [&token.bytes()[..], &[7, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0], b"grist"].concat();
+    let mut wrong = whole.clone();
+    wrong[31] ^= 1;
+    let too_long = [&whole[..], &[0; 5000]].concat();
+    for bytes in [&[][..], &[0; 3], &whole[..31], &whole[..43], &wrong, &[0xff; 500], &too_long] {
+        stranger.send_to(bytes, to).unwrap();
+    }
+    stranger.send_to(&whole, to).unwrap();
+    let mut some = [Completion::default(); 16];
+    let mut count = 0;
+    until(|| {
+        count += queue.poll(&mut some[count..]).unwrap();
+        count > 0
+    });
+    // The last datagram came behind all others.
+    assert_eq!((count, some[0].immediate, some[0].source_queue_pair), (1, Some(9), 7));
+    let mut bytes = [0; 5];
+    memory.read(crate::DATAGRAM_HEADER_BYTES, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"grist");
+}
+
+/// A member that hears a lot from a group still hears its own address, and the other way round.
+#[test]
+fn no_socket_of_a_member_starves() {
+    let token = Token::new([8; 32]);
+    let device = TcpDevice::open(token, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let (mut queue, mut datagrams, _memory) = member(&device, 20);
+    let own = datagrams.resolve(&datagrams.endpoint()).unwrap();
+    let group = datagrams.resolve_group(Group::new(3)).unwrap();
+    // Each poll takes one datagram; both kinds wait all the time.
+    let mut heard = [0; 2];
+    for to in [&own, &group] {
+        for _ in 0..4 {
+            let source = Source::Inline(&[1]);
+            let immediate = Some(u32::from(std::ptr::eq(to, &raw const group)));
+            let datagram = Outgoing { id: 1, to, source, immediate, signalled: true };
+            datagrams.post(&[datagram]).unwrap();
+            queue.poll(&mut [Completion::default()]).unwrap();
+        }
+    }
+    let mut one = [Completion::default()];
+    for _ in 0..4 {
+        until(|| queue.poll(&mut one).unwrap() == 1);
+        heard[one[0].immediate.unwrap() as usize] += 1;
+    }
+    assert_eq!(heard, [2, 2]);
+}
+
+#[test]
+fn groups_need_an_ipv4_address() {
+    let error = multicast::interface("[::1]:1".parse().unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+    assert!(error.to_string().contains("IPv4"), "{error}");
 }

@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::UdpSocket;
 use std::sync::Arc;
 
 use millstream_verbs as ibv;
 use millstream_verbs::SendRequest;
 
 use super::address::{Address, AddressKind};
+use super::multicast::{self, Multicast};
 use super::pair::{create_on, post_good};
 use super::request::{BATCH, Parts, check_receive, post_receives};
 use super::{Device, VerbsCompletionQueue, os, random};
 use crate::contract::Datagram;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
+use crate::group::Group;
 use crate::work::{Outgoing, QueueSizes, Receive, Rejected};
 
 /// A datagram queue pair.
@@ -24,9 +27,11 @@ pub struct VerbsDatagram {
     pair: ibv::QueuePair,
     /// Handles by peer's port. A handle has to outlive its datagrams.
     handles: HashMap<ibv::Path, Arc<ibv::AddressHandle>>,
+    /// Groups that were joined, with the sockets of the host's memberships.
+    groups: HashMap<Group, UdpSocket>,
 }
 
-/// A peer's address handle, and what its datagrams need.
+/// A peer's or a group's address handle, and what its datagrams need.
 pub struct VerbsAddress {
     device: u32,
     handle: Arc<ibv::AddressHandle>,
@@ -61,7 +66,27 @@ impl VerbsDatagram {
             receive_timer: 0,
             key: device.key,
         };
-        Ok(VerbsDatagram { device: device.clone(), address, handles: HashMap::new(), pair })
+        Ok(VerbsDatagram {
+            device: device.clone(),
+            address,
+            pair,
+            handles: HashMap::new(),
+            groups: HashMap::new(),
+        })
+    }
+
+    fn multicast(&self) -> Result<&Multicast> {
+        self.device.multicast.as_ref().map_err(|what| Error::Unsupported { what })
+    }
+
+    /// The handle for a path, made when it is first asked for.
+    fn handle(&mut self, path: ibv::Path) -> Result<Arc<ibv::AddressHandle>> {
+        if let Some(handle) = self.handles.get(&path) {
+            return Ok(handle.clone());
+        }
+        let handle = Arc::new(ibv::AddressHandle::new(&self.device.domain, &path).map_err(os)?);
+        self.handles.insert(path, handle.clone());
+        Ok(handle)
     }
 
     /// Lengths, regions, and that the address was resolved by this device.
@@ -117,14 +142,33 @@ impl Datagram for VerbsDatagram {
         let device = &*self.device;
         let peer = Address::of(peer, AddressKind::Datagram)?;
         let path = peer.path(device.port_number, device.gid_index(), device.service_level)?;
-        let handle = match self.handles.get(&path) {
-            Some(handle) => handle.clone(),
-            None => {
-                let handle = ibv::AddressHandle::new(&device.domain, &path).map_err(os)?;
-                self.handles.entry(path).or_insert(Arc::new(handle)).clone()
-            }
+        let (device, handle) = (device.number, self.handle(path)?);
+        Ok(VerbsAddress { device, handle, number: peer.number, key: peer.key })
+    }
+
+    fn join(&mut self, group: Group) -> Result<()> {
+        let multicast = self.multicast()?;
+        if self.groups.contains_key(&group) {
+            return Ok(());
+        }
+        let host = multicast.join_host(group)?;
+        self.pair.attach(&multicast.gid(group), multicast::LID).map_err(os)?;
+        self.groups.insert(group, host);
+        Ok(())
+    }
+
+    fn resolve_group(&mut self, group: Group) -> Result<VerbsAddress> {
+        let device = &self.device;
+        let path = ibv::Path {
+            port: device.port_number,
+            gid_index: device.gid_index().unwrap_or(0),
+            gid: Some(self.multicast()?.gid(group)),
+            lid: multicast::LID,
+            service_level: device.service_level,
         };
-        Ok(VerbsAddress { device: device.number, handle, number: peer.number, key: peer.key })
+        let (device, key) = (device.number, device.key);
+        let handle = self.handle(path)?;
+        Ok(VerbsAddress { device, handle, number: multicast::QUEUE_PAIR, key })
     }
 
     fn post(

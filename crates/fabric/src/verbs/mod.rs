@@ -14,36 +14,42 @@
 //! - The driver manages the room in a queue. Soft-RoCE frees the entries of unsignalled work by
 //!   itself.
 //! - The address handles that a datagram queue pair has resolved live as long as the queue pair.
+//! - Multicast groups need RoCE v2, a GID of an IPv4 address and [`Options::token`]. Datagram queue
+//!   pairs of different devices have the same key only if all devices have the job's token.
 //! - The overflow of a completion queue is noticed when the queue is found empty many times, or by
 //!   waiting.
 //! - The failure of a connection is noticed when the completion that reports it is polled.
 
 mod address;
 mod datagram;
+mod failures;
+mod multicast;
 mod pair;
 mod queue;
 mod request;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::Ipv6Addr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_verbs as ibv;
 
 pub use self::address::fuzz;
 pub use self::datagram::{VerbsAddress, VerbsDatagram};
+use self::failures::{Failures, Part};
+use self::multicast::Multicast;
 pub use self::pair::VerbsQueuePair;
 pub use self::queue::{VerbsCompletionQueue, VerbsEvents};
 use crate::contract::Fabric;
 use crate::endpoint::Provider;
 use crate::error::{Error, Result};
+use crate::group::datagram_key;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, Registration, device_number};
+use crate::setup::Token;
 use crate::work::{Limits, QueueSizes, Timing};
 
 /// Choice of a device. By default: the first device with an active port, its first such port, and
@@ -60,6 +66,9 @@ pub struct Options {
     pub service_level: u8,
     /// Whether writes land in address order, if you know better than the driver, which may not say.
     pub ordered_placement: Option<bool>,
+    /// The job's token. Addresses and keys of multicast groups follow from the token, so there are
+    /// no groups without.
+    pub token: Option<Token>,
 }
 
 /// An open RDMA device.
@@ -80,24 +89,9 @@ struct Device {
     limits: Limits,
     /// Key of datagrams to this device.
     key: u32,
+    /// Multicast, or the reason why there is none.
+    multicast: std::result::Result<Multicast, &'static str>,
     failures: Failures,
-}
-
-/// Part of a device that can fail by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Part {
-    /// A completion queue, by its tag.
-    Queue(usize),
-    /// A queue pair, by its number.
-    Pair(u32),
-}
-
-/// Failures of a device's parts. A device's events come to the first reader, who marks the failed
-/// part, even if it belongs to another thread.
-#[derive(Default)]
-struct Failures {
-    next_tag: AtomicUsize,
-    flags: Mutex<HashMap<Part, Weak<AtomicBool>>>,
 }
 
 impl Verbs {
@@ -139,6 +133,7 @@ impl Verbs {
         let gid = choose_gid(&context, name, port_number, &port, options.gid_index)?;
         let domain = ibv::ProtectionDomain::new(&context).map_err(os)?;
         let probe = probe(&domain)?;
+        let multicast = Multicast::new(options.token, &port, gid.as_ref(), &device_limits);
         let limits = Limits {
             queue_entries: device_limits.requests_per_queue,
             completion_entries: device_limits.completions_per_queue,
@@ -148,6 +143,7 @@ impl Verbs {
             ordered_placement: options.ordered_placement.unwrap_or(probe.ordered_placement),
             registers_remote: true,
             progress_by_polling: false,
+            multicast: multicast.is_ok(),
         };
         let accepted = device_limits.reads_accepted_per_queue_pair.min(READS_MAX);
         let started = device_limits.reads_started_per_queue_pair.min(READS_MAX);
@@ -162,7 +158,8 @@ impl Verbs {
             reads: (accepted, started),
             limits,
             // Keys with the highest bit are for the system.
-            key: random() & 0x7fff_ffff,
+            key: options.token.as_ref().map_or(random() & 0x7fff_ffff, datagram_key),
+            multicast,
             failures: Failures::default(),
         })))
     }
@@ -339,33 +336,6 @@ impl Device {
     }
 }
 
-impl Failures {
-    fn flags(&self) -> MutexGuard<'_, HashMap<Part, Weak<AtomicBool>>> {
-        // Every change is a single call, so a panic elsewhere leaves it whole.
-        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A unique tag for a completion queue.
-    fn tag(&self) -> usize {
-        self.next_tag.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The flag of a new part. Numbers of queue pairs that are gone come again.
-    fn add(&self, part: Part) -> Arc<AtomicBool> {
-        let flag = Arc::new(AtomicBool::new(false));
-        let mut flags = self.flags();
-        flags.retain(|_, flag| flag.strong_count() > 0);
-        flags.insert(part, Arc::downgrade(&flag));
-        flag
-    }
-
-    fn mark(&self, part: Part) {
-        if let Some(flag) = self.flags().get(&part).and_then(Weak::upgrade) {
-            flag.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
 impl Fabric for Verbs {
     type Events = VerbsEvents;
     type CompletionQueue = VerbsCompletionQueue;
@@ -470,19 +440,5 @@ mod tests {
         ];
         table.sort_by_key(gid_rank);
         assert_eq!(table.map(|entry| entry.index), [3, 4, 1, 2, 0]);
-    }
-
-    #[test]
-    fn only_what_failed_is_marked() {
-        let failures = Failures::default();
-        let parts = [Part::Queue(failures.tag()), Part::Queue(failures.tag()), Part::Pair(0)];
-        let flags = parts.map(|part| failures.add(part));
-        failures.mark(parts[1]);
-        failures.mark(Part::Pair(99));
-        let marked = flags.each_ref().map(|flag| flag.load(Ordering::Relaxed));
-        assert_eq!(marked, [false, true, false]);
-        // A new queue pair may get the number of one that is gone.
-        drop(flags);
-        assert!(!failures.add(parts[1]).load(Ordering::Relaxed));
     }
 }

@@ -22,14 +22,14 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     ]
 }
 
-struct Side<F: Fabric> {
-    queue: F::CompletionQueue,
-    datagrams: F::Datagram,
-    memory: Region,
+pub(super) struct Side<F: Fabric> {
+    pub(super) queue: F::CompletionQueue,
+    pub(super) datagrams: F::Datagram,
+    pub(super) memory: Region,
 }
 
 impl<F: Fabric> Side<F> {
-    fn new(device: &F) -> Result<Side<F>, Failure> {
+    pub(super) fn new(device: &F) -> Result<Side<F>, Failure> {
         Side::with(device, SIZES)
     }
 
@@ -41,7 +41,7 @@ impl<F: Fabric> Side<F> {
         Ok(Side { queue, datagrams, memory })
     }
 
-    fn receive(&mut self, id: u64, offset: usize, bytes: usize) -> Outcome {
+    pub(super) fn receive(&mut self, id: u64, offset: usize, bytes: usize) -> Outcome {
         let buffer = Some(Destination { region: &self.memory, offset, bytes });
         self.datagrams.post_receive(&[Receive { id, buffer }]).map_err(text)
     }

@@ -8,6 +8,7 @@
 mod datagram;
 mod ends;
 mod errors;
+mod multicast;
 mod reliable;
 mod waking;
 
@@ -15,6 +16,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub use self::ends::Ends;
+pub use self::multicast::names as multicast_names;
 use millstream_fabric::Completion;
 use millstream_fabric::{CompletionQueue, Fabric};
 
@@ -29,6 +31,8 @@ pub struct Bed<'a, F> {
     pub a: &'a F,
     /// The other side; perhaps the same device.
     pub b: &'a F,
+    /// A device of another job.
+    pub stranger: &'a F,
     /// Called when there is nothing to do: lets time pass (in `sim`, an event happen).
     pub idle: &'a dyn Fn(),
     /// How long anything may take before it counts as hanging.
@@ -86,6 +90,7 @@ fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     all.extend(errors::checks::<F>());
     all.extend(waking::checks::<F>());
     all.extend(datagram::checks::<F>());
+    all.extend(multicast::checks::<F>());
     all
 }
 

@@ -6,13 +6,13 @@ use millstream_verbs::*;
 
 use crate::common::*;
 
-const KEY: u32 = 0x1234_5678;
+pub(crate) const KEY: u32 = 0x1234_5678;
 
 /// The bytes in front of every datagram that is received.
-const HEADER: usize = 40;
+pub(crate) const HEADER: usize = 40;
 
 /// A queue pair that is ready to send, with its completion queue and memory.
-fn datagram_end(rig: &Rig) -> End {
+pub(crate) fn datagram_end(rig: &Rig) -> End {
     let queue = rig.queue();
     let pair = rig.pair(Transport::Datagram, &queue);
     pair.initialize_datagram(1, KEY).unwrap();

@@ -7,3 +7,4 @@ mod connection;
 mod datagram;
 mod errors;
 mod events;
+mod multicast;
