@@ -59,6 +59,8 @@ pub struct Prepared {
     pub notices: Vec<String>,
     /// Places of the records, if the source can say.
     pub(crate) places: Option<Arc<dyn Places>>,
+    /// The watermark that the sender has sent behind the records.
+    sent_watermark_us: Option<i64>,
     /// Rows before which it is to be cut, ascending; see [`Prepared::cut`].
     cuts: Vec<usize>,
 }
@@ -95,8 +97,15 @@ impl Prepared {
     /// Summary for stamping later batches of the split: the greatest watermark, and the number of
     /// records.
     pub fn summary(&self) -> (i64, u64) {
+        (self.greatest(), self.batch.num_rows() as u64)
+    }
+
+    /// The greatest watermark of its records, or of their sender.
+    pub fn greatest(&self) -> i64 {
         let greatest = self.times.as_ref().map_or(BEGINNING, |times| times.greatest);
-        (greatest, self.batch.num_rows() as u64)
+        // A source without event time has no watermark.
+        let sent = self.sent_watermark_us.filter(|_| self.times.is_some());
+        greatest.max(sent.unwrap_or(BEGINNING))
     }
 
     /// The batches that it is to be cut into, in order, each with the number of its first row in
@@ -122,6 +131,7 @@ impl Prepared {
                 malformed: self.malformed.take(),
                 notices: Vec::new(),
                 places: self.places.clone(),
+                sent_watermark_us: self.sent_watermark_us.filter(|_| end == rows),
                 cuts: Vec::new(),
             };
             parts.push((first, part));
@@ -268,6 +278,7 @@ impl Preparer {
             completed = self.complete(&decoded.batch, self.limits_of(&decoded, limits));
         }
         let Decoded { batch, left_out, first_left_out, malformed, places, notices, .. } = decoded;
+        let sent_watermark_us = decoded.sent_watermark_us.filter(|sent| *sent <= watermark_us);
         let (batch, times) = completed.map_err(|error| {
             let alone = |rows: Range<usize>| {
                 self.complete(&batch.slice(rows.start, rows.len()), limits).map(|_| ())
@@ -289,6 +300,7 @@ impl Preparer {
             malformed,
             notices,
             places: places.map(Arc::from),
+            sent_watermark_us,
             cuts,
         })
     }
@@ -414,6 +426,7 @@ mod tests {
             malformed: None,
             notices: Vec::new(),
             places: None,
+            sent_watermark_us: None,
             cuts,
         }
     }
