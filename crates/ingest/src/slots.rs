@@ -60,7 +60,8 @@ struct State {
 #[derive(Default)]
 struct Slot {
     producer: Option<Arc<str>>,
-    waiting: VecDeque<Box<dyn Chunk>>,
+    /// Chunks, each with its bytes, and the sum of these.
+    waiting: VecDeque<(Box<dyn Chunk>, u64)>,
     bytes: u64,
     /// Whom to wake when something comes, and when there is room.
     reader: Option<Waker>,
@@ -123,7 +124,8 @@ impl Slots {
         let slot = &mut state.slots[number];
         (slot.producer, slot.damage) = (Some(name.clone()), None);
         // From now on the watermark waits for the slot.
-        slot.waiting.push_back(Box::new(RecordBatch::new_empty(self.layout.schema.clone())));
+        let nothing = RecordBatch::new_empty(self.layout.schema.clone());
+        slot.waiting.push_back((Box::new(nothing), 0));
         let wakers = state.readers();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
@@ -138,14 +140,14 @@ impl Slots {
         }
         let is_over = state.is_over(&self.layout);
         let slot = &mut state.slots[slot];
-        let Some(chunk) = slot.waiting.pop_front() else {
+        let Some((chunk, bytes)) = slot.waiting.pop_front() else {
             if is_over {
                 return Ok(Next::Ended);
             }
             slot.reader = Some(waker.clone());
             return Ok(Next::Nothing);
         };
-        slot.bytes -= chunk.bytes() as u64;
+        slot.bytes -= bytes;
         let has_room = slot.bytes < self.layout.slot_bytes_max;
         let sender = slot.sender.take_if(|_| has_room);
         drop(state);
@@ -282,8 +284,9 @@ impl Producer {
         self.rows += rows;
         let slot = &mut state.slots[self.number];
         for sent in sent {
-            slot.bytes += sent.bytes() as u64;
-            slot.waiting.push_back(Box::new(sent));
+            let bytes = sent.bytes() as u64;
+            slot.bytes += bytes;
+            slot.waiting.push_back((Box::new(sent), bytes));
         }
         let reader = slot.reader.take();
         drop(state);

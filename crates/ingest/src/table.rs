@@ -127,6 +127,10 @@ impl Table for ChannelSource {
         true
     }
 
+    fn splits_are_apart(&self) -> bool {
+        true
+    }
+
     fn has_senders(&self) -> bool {
         true
     }

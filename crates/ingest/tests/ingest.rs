@@ -16,7 +16,8 @@ use millstream_contract::Result;
 use millstream_contract::table::{Chunk, OpenOptions, Split, SplitPoll, Table, TableOptions};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use tonic::{Request, Status, transport::Channel};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
 
 use millstream_ingest::ChannelSource;
 
@@ -74,13 +75,14 @@ impl Open {
         let remark = splits[0].remark().unwrap();
         let address = remark.split("grpc://").nth(1).unwrap().split(',').next().unwrap();
         let address = format!("http://{address}");
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
-        let runtime = { runtime }.build().unwrap();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         Open { splits, address, runtime }
     }
 
     fn client(&self) -> FlightServiceClient<Channel> {
-        self.runtime.block_on(FlightServiceClient::connect(self.address.clone())).unwrap()
+        let endpoint = Endpoint::from_shared(self.address.clone()).unwrap();
+        FlightServiceClient::new(self.runtime.block_on(endpoint.connect()).unwrap())
     }
 
     fn producer(&self, name: &str, first: Vec<FlightData>) -> Feeding {
@@ -401,6 +403,8 @@ fn what_was_sent_before_it_is_drained_counts() {
         assert!(Instant::now() < until, "the batch has not come");
     }
     assert!((1..16).all(|slot| !open.splits[slot].drain()));
+    let more = messages("bids", vec![batch(2..3)]).remove(1);
+    let _ = open.runtime.block_on(feeding.sender.send(more));
     let status = open.end(feeding).unwrap_err();
     assert!(status.message().contains("the job is being drained"), "{status}");
     assert_eq!(open.next(0), Got::Rows(vec![0, 1], None));

@@ -500,6 +500,24 @@ mod tests {
         assert!(cuts(1_000, 1).is_empty());
     }
 
+    #[test]
+    fn a_sent_watermark_counts_behind_the_last_part() {
+        let times: Vec<_> = (0..10_000).map(|i| Some(i * 3 / 10)).collect();
+        let windowing = Windowing::new(Some(Tumble { size_us: 1_000, offset_us: 0 }.into()), 0);
+        let spread = Spread { windowing, leaders: 2, tables_max: 1 << 20 };
+        let sent = |sent| Prepared { sent_watermark_us: sent, ..prepared(&times, spread, true) };
+        let greatest = |whole: Prepared| -> Vec<i64> {
+            whole.cut().into_iter().map(|(_, part)| part.greatest()).collect()
+        };
+        let of_records = greatest(sent(None));
+        assert_eq!(of_records.len(), 3);
+        assert_eq!(greatest(sent(Some(4_000))), [of_records[0], of_records[1], 4_000]);
+        assert_eq!(greatest(sent(Some(4))), of_records, "the records say more");
+        assert_eq!(sent(Some(4_000)).summary(), (4_000, 10_000));
+        let no_times = Prepared { times: None, ..sent(Some(4_000)) };
+        assert_eq!(no_times.greatest(), BEGINNING);
+    }
+
     /// Parts have the records of the whole, with the same watermarks, and none opens more tables
     /// than it may.
     #[test]
