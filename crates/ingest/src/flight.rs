@@ -213,7 +213,7 @@ impl Service {
             };
             sender.send(chunks, arrived.rows() - before, watermark).map_err(refused)?;
         }
-        // A call that the client cancels looks like the end of its stream. But the server drops this
+        // A call that the client cancels looks like the end of its stream. The server drops this
         // future when the future waits next.
         tokio::task::yield_now().await;
         let rows = sender.rows();
