@@ -36,7 +36,7 @@ FLOORS = [
     {"contract", "datafusion-shuffle", "bucket"},
     {"operators", "sql", "store", "workloads"},
     {"connect", "engine"},
-    {"checkpoint", "kafka"},
+    {"checkpoint", "ingest", "kafka"},
     {"millstream"},
     {"arguments"},
     {"lab"},

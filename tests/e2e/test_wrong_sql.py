@@ -142,7 +142,7 @@ WRONG = [
      "ts", "event_time AS to_timestamp_seconds(ts)"),
     # Options.
     ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'nowhere-near'); SELECT a FROM t", "'nowhere-near'",
-     "connectors to read from are datagen, file, http, kafka, memory, nexmark, socket, stdin"),
+     "connectors to read from are channel, datagen, file, http, kafka, memory, nexmark, socket, stdin"),
     ("CREATE TABLE t (alpha BIGINT, beta BIGINT) WITH ('connector' = 'datagen', 'fields.alpha.mni' = '1')",
      "'fields.alpha.mni'", "did you mean 'fields.alpha.min'?"),
     ("CREATE TABLE t (a BIGINT, b BIGINT) WITH ('connector' = 'datagen', 'fields.a.zzzz' = '1')",

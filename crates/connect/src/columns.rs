@@ -1,4 +1,4 @@
-//! The columns of a table in a file that has a schema of its own: Parquet, Arrow IPC.
+//! The columns of a table in a file or a stream that has a schema of its own: Parquet, Arrow IPC.
 //!
 //! A column is found by its name: as declared, or else whatever the case. Its type in the file must
 //! be the declared type, or a type whose values all fit the declared type.
@@ -194,14 +194,14 @@ fn index_of(path: &Name, name: &str, file: &Fields) -> Result<usize> {
                 .map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
             Err(Error::Data {
                 place: place(),
-                message: format!("the file has no column '{name}'"),
+                message: format!("there is no column '{name}'"),
                 help: format!("{meant}its columns are {}", listed(file)),
             })
         }
         Err(count) => Err(Error::Data {
             place: place(),
-            message: format!("the file has {count} columns '{name}'"),
-            help: "a column is found by its name: give each another when you write the file".into(),
+            message: format!("there are {count} columns '{name}'"),
+            help: "a column is found by its name: write each with a name of its own".into(),
         }),
     }
 }
@@ -224,7 +224,7 @@ fn check_type(path: &Name, declared: &Field, file: &Field) -> Result<()> {
         return Err(Error::Data {
             place,
             message: format!(
-                "column '{name}' is of type {} in the file, for which SQL has none",
+                "column '{name}' comes as {}, for which SQL has no type",
                 file.data_type()
             ),
             help: "leave the column out of CREATE TABLE, or write it as another type".into(),
@@ -239,7 +239,7 @@ fn check_type(path: &Name, declared: &Field, file: &Field) -> Result<()> {
     let wants = sql_name(declared.data_type());
     Err(Error::Data {
         place,
-        message: format!("column '{name}' is declared as {wants}, but is {has} in the file{wider}"),
+        message: format!("column '{name}' is declared as {wants}, but comes as {has}{wider}"),
         help: format!("write {name} {has} in CREATE TABLE, and CAST it where it is used"),
     })
 }

@@ -174,7 +174,7 @@ impl<'a> Options<'a> {
     }
 
     /// An address to listen at, or a port of this machine alone; `form` says so.
-    pub(crate) fn address(&self, key: &str, form: &str) -> Result<Option<SocketAddr>> {
+    pub fn address(&self, key: &str, form: &str) -> Result<Option<SocketAddr>> {
         self.parsed(key, form, |text| address(text.trim()))
     }
 

@@ -44,6 +44,10 @@ pub trait Table: Send + Sync + Debug {
     fn splits_are_apart(&self) -> bool {
         false
     }
+    /// Whether senders of its splits come and go ([`Split::is_absent`]).
+    fn has_senders(&self) -> bool {
+        false
+    }
     /// The input, if it can be read only once: afterwards its data are gone for other tables too.
     fn read_once(&self) -> Option<ReadOnce> {
         None
@@ -261,6 +265,11 @@ pub trait Split: Send {
     fn caught_up(&self) -> bool {
         true
     }
+    /// Whether a pending split has no sender now ([`Table::has_senders`]). Such a split is idle
+    /// without waiting for the idle time.
+    fn is_absent(&self) -> bool {
+        false
+    }
     /// Drains the split: it accepts no more from outside. True if the split has accepted data, and
     /// confirmed the acceptance to the sender, that have not been handed out. The split then hands
     /// them out, and [`SplitPoll::Ended`] follows. If false, the job requests no more chunks. Must
@@ -316,6 +325,9 @@ pub struct Decoded {
     pub failing: Failing,
     /// News for the user, a line each.
     pub notices: Vec<String>,
+    /// A watermark that the sender has sent behind these records, in microseconds of event time.
+    /// No later record of the split is earlier.
+    pub sent_watermark_us: Option<i64>,
 }
 
 /// Treatment of records for which a computed column of the table, or its watermark, cannot be
@@ -349,6 +361,7 @@ impl Decoded {
             places,
             failing: Failing::Fails,
             notices: Vec::new(),
+            sent_watermark_us: None,
         }
     }
 }

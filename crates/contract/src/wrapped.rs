@@ -89,6 +89,10 @@ impl<W: Words + 'static> Table for Wrapped<W> {
         self.inner.splits_are_apart()
     }
 
+    fn has_senders(&self) -> bool {
+        self.inner.has_senders()
+    }
+
     fn read_once(&self) -> Option<ReadOnce> {
         let ReadOnce { id, name } = self.inner.read_once()?;
         Some(ReadOnce { id, name: self.words.place(name) })
@@ -185,6 +189,10 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
 
     fn caught_up(&self) -> bool {
         self.inner.caught_up()
+    }
+
+    fn is_absent(&self) -> bool {
+        self.inner.is_absent()
     }
 
     fn drain(&mut self) -> bool {

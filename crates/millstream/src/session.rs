@@ -39,6 +39,7 @@ impl Session {
             Ok(Arc::new(NexmarkTable::from_options(options)?))
         });
         millstream_kafka::register(&registry);
+        millstream_ingest::register(&registry);
         let planner = Planner::new(registry.clone(), base_dir.into());
         Session { planner, registry, fixed: Vec::new() }
     }

@@ -53,6 +53,7 @@ pub(crate) fn without_failing(
         places: decoded.places.map(placed),
         failing: Failing::Fails,
         notices: decoded.notices,
+        sent_watermark_us: decoded.sent_watermark_us,
     })
 }
 

@@ -59,6 +59,8 @@ pub struct Prepared {
     pub notices: Vec<String>,
     /// Places of the records, if the source can say.
     pub(crate) places: Option<Arc<dyn Places>>,
+    /// The watermark that the sender has sent behind the records.
+    sent_watermark_us: Option<i64>,
     /// Rows before which it is to be cut, ascending; see [`Prepared::cut`].
     cuts: Vec<usize>,
 }
@@ -95,8 +97,15 @@ impl Prepared {
     /// Summary for stamping later batches of the split: the greatest watermark, and the number of
     /// records.
     pub fn summary(&self) -> (i64, u64) {
+        (self.greatest(), self.batch.num_rows() as u64)
+    }
+
+    /// The greatest watermark of its records, or of their sender.
+    pub fn greatest(&self) -> i64 {
         let greatest = self.times.as_ref().map_or(BEGINNING, |times| times.greatest);
-        (greatest, self.batch.num_rows() as u64)
+        // A source without event time has no watermark.
+        let sent = self.sent_watermark_us.filter(|_| self.times.is_some());
+        greatest.max(sent.unwrap_or(BEGINNING))
     }
 
     /// The batches that it is to be cut into, in order, each with the number of its first row in
@@ -122,6 +131,7 @@ impl Prepared {
                 malformed: self.malformed.take(),
                 notices: Vec::new(),
                 places: self.places.clone(),
+                sent_watermark_us: self.sent_watermark_us.filter(|_| end == rows),
                 cuts: Vec::new(),
             };
             parts.push((first, part));
@@ -268,6 +278,7 @@ impl Preparer {
             completed = self.complete(&decoded.batch, self.limits_of(&decoded, limits));
         }
         let Decoded { batch, left_out, first_left_out, malformed, places, notices, .. } = decoded;
+        let sent_watermark_us = decoded.sent_watermark_us.filter(|sent| *sent <= watermark_us);
         let (batch, times) = completed.map_err(|error| {
             let alone = |rows: Range<usize>| {
                 self.complete(&batch.slice(rows.start, rows.len()), limits).map(|_| ())
@@ -289,6 +300,7 @@ impl Preparer {
             malformed,
             notices,
             places: places.map(Arc::from),
+            sent_watermark_us,
             cuts,
         })
     }
@@ -414,6 +426,7 @@ mod tests {
             malformed: None,
             notices: Vec::new(),
             places: None,
+            sent_watermark_us: None,
             cuts,
         }
     }
@@ -485,6 +498,24 @@ mod tests {
         assert_eq!(cuts(1_000, 2), [4_096, 8_192]);
         assert!(cuts(1_500, 2).is_empty());
         assert!(cuts(1_000, 1).is_empty());
+    }
+
+    #[test]
+    fn a_sent_watermark_counts_behind_the_last_part() {
+        let times: Vec<_> = (0..10_000).map(|i| Some(i * 3 / 10)).collect();
+        let windowing = Windowing::new(Some(Tumble { size_us: 1_000, offset_us: 0 }.into()), 0);
+        let spread = Spread { windowing, leaders: 2, tables_max: 1 << 20 };
+        let sent = |sent| Prepared { sent_watermark_us: sent, ..prepared(&times, spread, true) };
+        let greatest = |whole: Prepared| -> Vec<i64> {
+            whole.cut().into_iter().map(|(_, part)| part.greatest()).collect()
+        };
+        let of_records = greatest(sent(None));
+        assert_eq!(of_records.len(), 3);
+        assert_eq!(greatest(sent(Some(4_000))), [of_records[0], of_records[1], 4_000]);
+        assert_eq!(greatest(sent(Some(4))), of_records, "the records say more");
+        assert_eq!(sent(Some(4_000)).summary(), (4_000, 10_000));
+        let no_times = Prepared { times: None, ..sent(Some(4_000)) };
+        assert_eq!(no_times.greatest(), BEGINNING);
     }
 
     /// Parts have the records of the whole, with the same watermarks, and none opens more tables

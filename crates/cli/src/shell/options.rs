@@ -39,7 +39,7 @@ const OPTIONS: &[&str] = &[
 
 /// Options with a few values.
 const VALUES: &[(&str, &[&str])] = &[
-    ("connector", &["blackhole", "datagen", "file", "http", "print", "socket", "stdin"]),
+    ("connector", &["blackhole", "channel", "datagen", "file", "http", "print", "socket", "stdin"]),
     ("follow", &["false", "true"]),
     ("format", &["arrow", "csv", "ndjson", "parquet", "raw", "table"]),
     ("late", &["drop", "table:"]),

@@ -118,7 +118,7 @@ fn read_some(input: &mut impl Read, missing: usize, buffer: &mut Vec<u8>) -> io:
 }
 
 /// The system's error about a file, with advice.
-pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
+pub fn io_error(path: &Path, error: &io::Error) -> Error {
     let help = match error.kind() {
         io::ErrorKind::NotFound => missing_help(path, "check the path"),
         io::ErrorKind::PermissionDenied => {

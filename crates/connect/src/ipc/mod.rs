@@ -12,6 +12,7 @@ mod fuzz;
 mod message;
 mod source;
 mod split;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use millstream_contract::Result;
 
 pub use self::fuzz::fuzz_arrow;
 pub(crate) use self::split::IpcSplit;
+pub use self::stream::ArrowMessages;
 
 use self::source::Source;
 use crate::columns;

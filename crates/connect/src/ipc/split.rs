@@ -68,15 +68,15 @@ struct IpcReading {
 }
 
 /// Schema of a file, and its columns to be read.
-struct IpcPlan {
-    schema: SchemaRef,
-    columns: Columns,
+pub(super) struct IpcPlan {
+    pub(super) schema: SchemaRef,
+    pub(super) columns: Columns,
 }
 
 /// The record batch that is being handed out.
-struct Current {
+pub(super) struct Current {
     batch: Arc<Batch>,
-    rows: u64,
+    pub(super) rows: u64,
     /// Rows of each chunk, but for the last; and about how many bytes each takes.
     chunk_rows: u64,
     row_bytes: u64,
@@ -157,12 +157,10 @@ impl IpcSplit {
         match message.kind {
             MessageKind::Schema => Err(damaged(&self.path, "it has a second schema")),
             MessageKind::Dictionary => {
-                let body = message.whole(&body)?;
-                let mut dictionaries = Dictionaries::clone(&self.dictionaries);
-                message.add_dictionary(&body, &what.schema, &mut dictionaries).map_err(
-                    |message| damaged(&self.place(), format!("a dictionary: {message}")),
-                )?;
-                self.dictionaries = Arc::new(dictionaries);
+                self.dictionaries =
+                    with_dictionary(&self.dictionaries, &message, &body, &what.schema, || {
+                        self.place()
+                    })?;
                 Ok(())
             }
             MessageKind::Batch(rows) => self.begin_batch(what, message, body, rows),
@@ -185,17 +183,9 @@ impl IpcSplit {
             None => self.row = 0,
         }
         let place: Arc<str> = self.place().into();
-        let layout = message.layout(&what.schema.fields, what.columns.read());
-        let layout = layout.map_err(|message| damaged(&place, message))?;
-        let row_bytes = row_bytes(&what, &layout, &self.dictionaries, rows);
-        let chunks = rows.saturating_mul(row_bytes).div_ceil(CHUNK_BYTES);
-        let chunks = chunks.max(rows.div_ceil(ROWS_MAX)).clamp(1, rows.max(1));
         let dictionaries = self.dictionaries.clone();
-        let columns = OnceLock::new();
-        let before = self.before;
-        let batch = Batch { what, message, layout, body, dictionaries, place, before, columns };
-        let chunk_rows = rows.div_ceil(chunks).max(1);
-        self.current = Some(Current { batch: Arc::new(batch), rows, chunk_rows, row_bytes });
+        let current = Current::new(what, (message, body, rows), dictionaries, place, self.before)?;
+        self.current = Some(current);
         Ok(())
     }
 
@@ -205,16 +195,59 @@ impl IpcSplit {
 
     /// The next chunk of the record batch at hand.
     fn chunk(&mut self) -> Option<Box<dyn Chunk>> {
-        let current = self.current.as_ref().filter(|current| self.row < current.rows)?;
-        let chunk_rows = current.chunk_rows;
-        let to = (self.row / chunk_rows + 1).saturating_mul(chunk_rows).min(current.rows);
-        let to = to.min(self.row.saturating_add(self.first_rows));
-        let rows = self.row..to;
-        (self.row, self.first_rows) = (to, u64::MAX);
-        let bytes = (rows.end - rows.start).saturating_mul(current.row_bytes);
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX / 4);
-        Some(Box::new(IpcChunk { batch: current.batch.clone(), rows, bytes }))
+        let chunk = self.current.as_ref()?.chunk(self.row, self.first_rows)?;
+        (self.row, self.first_rows) = (chunk.rows.end, u64::MAX);
+        Some(Box::new(chunk))
     }
+}
+
+impl Current {
+    /// A record batch with so many rows. `before` it there are so many.
+    pub(super) fn new(
+        what: Arc<IpcPlan>,
+        (message, body, rows): (Message, Body, u64),
+        dictionaries: Arc<Dictionaries>,
+        place: Arc<str>,
+        before: u64,
+    ) -> Result<Current> {
+        let layout = message.layout(&what.schema.fields, what.columns.read());
+        let layout = layout.map_err(|message| damaged(&place, message))?;
+        let row_bytes = row_bytes(&what, &layout, &dictionaries, rows);
+        let chunks = rows.saturating_mul(row_bytes).div_ceil(CHUNK_BYTES);
+        let chunks = chunks.max(rows.div_ceil(ROWS_MAX)).clamp(1, rows.max(1));
+        let columns = OnceLock::new();
+        let batch = Batch { what, message, layout, body, dictionaries, place, before, columns };
+        let chunk_rows = rows.div_ceil(chunks).max(1);
+        Ok(Current { batch: Arc::new(batch), rows, chunk_rows, row_bytes })
+    }
+
+    /// The chunk that begins with `row`, of at most so many rows; `None` behind the last.
+    pub(super) fn chunk(&self, row: u64, rows_max: u64) -> Option<IpcChunk> {
+        if row >= self.rows {
+            return None;
+        }
+        let to = (row / self.chunk_rows + 1).saturating_mul(self.chunk_rows).min(self.rows);
+        let rows = row..to.min(row.saturating_add(rows_max));
+        let bytes = (rows.end - rows.start).saturating_mul(self.row_bytes);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX / 4);
+        Some(IpcChunk { batch: self.batch.clone(), rows, bytes })
+    }
+}
+
+/// The dictionaries, and the dictionary of a message.
+pub(super) fn with_dictionary(
+    dictionaries: &Dictionaries,
+    message: &Message,
+    body: &Body,
+    schema: &SchemaRef,
+    place: impl Fn() -> String,
+) -> Result<Arc<Dictionaries>> {
+    let body = message.whole(body)?;
+    let mut dictionaries = dictionaries.clone();
+    message
+        .add_dictionary(&body, schema, &mut dictionaries)
+        .map_err(|message| damaged(&place(), format!("a dictionary: {message}")))?;
+    Ok(Arc::new(dictionaries))
 }
 
 /// About how many bytes a row takes once it is decoded. Of texts in dictionaries, the mean is
@@ -318,9 +351,9 @@ impl Batch {
 }
 
 /// Some rows of a record batch.
-struct IpcChunk {
+pub(super) struct IpcChunk {
     batch: Arc<Batch>,
-    rows: Range<u64>,
+    pub(super) rows: Range<u64>,
     bytes: usize,
 }
 

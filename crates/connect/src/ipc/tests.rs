@@ -363,7 +363,7 @@ fn what_is_no_arrow_is_said_to_be_none() {
     let other =
         RecordBatch::try_from_iter([("n", Arc::new(StringArray::from(vec!["a"])) as ArrayRef)]);
     let error = read(&written(&[other.unwrap()], Form::Stream, None), &[0]).unwrap_err();
-    let expected = "column 'n' is declared as BIGINT, but is STRING in the file";
+    let expected = "column 'n' is declared as BIGINT, but comes as STRING";
     assert!(error.to_string().contains(expected), "{error}");
 }
 

@@ -203,14 +203,14 @@ fn texts_in_dictionaries_stay_there_where_they_may() {
 fn columns_that_do_not_fit_are_explained() {
     let file = Scratch::new(&written(&rows(10), 10, Compression::SNAPPY));
     for (name, data_type, expected) in [
-        ("nn", DataType::Int32, "the file has no column 'nn'\n  help: did you mean"),
+        ("nn", DataType::Int32, "there is no column 'nn'\n  help: did you mean"),
         (
             "n",
             DataType::Int16,
-            "column 'n' is declared as SMALLINT, but is INT in the file, which is wider\n  help: \
+            "column 'n' is declared as SMALLINT, but comes as INT, which is wider\n  help: \
              write n INT",
         ),
-        ("S", DataType::Int64, "is STRING in the file"),
+        ("S", DataType::Int64, "comes as STRING"),
         ("ts", DataType::Int64, "write ts TIMESTAMP(3) in CREATE TABLE"),
     ] {
         let schema = Arc::new(Schema::new(vec![field(name, data_type)]));

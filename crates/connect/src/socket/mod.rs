@@ -126,7 +126,7 @@ fn peer(options: &Options<'_>) -> Result<Peer> {
 }
 
 /// A warning of an address that is that of all interfaces.
-pub(crate) fn everybody(address: SocketAddr) -> &'static str {
+pub fn everybody(address: SocketAddr) -> &'static str {
     match address.ip().is_unspecified() {
         true => ": all who can reach this machine can send records",
         false => "",

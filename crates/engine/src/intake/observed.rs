@@ -80,7 +80,7 @@ impl Intake {
                 bounded: source.bounded,
                 live: source.live,
                 watermark_us: time(s.low),
-                idle_timeout_us: source.idle_timeout_us,
+                idle_timeout_us: source.idle_timeout_us.filter(|us| *us < i64::MAX),
                 ended: s.closed || splits.all(|(_, s)| s.exhausted()),
                 obstacle: None,
             }

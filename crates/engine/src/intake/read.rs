@@ -105,12 +105,15 @@ impl Intake {
         }
         let progress = reader.progress();
         let position = matches!(poll, SplitPoll::Chunk(_)).then(|| reader.position());
-        let has_more = matches!(poll, SplitPoll::Pending { .. }) && !reader.caught_up();
+        let is_pending = matches!(poll, SplitPoll::Pending { .. });
+        let has_more = is_pending && !reader.caught_up();
+        let is_absent = is_pending && reader.is_absent();
         drop(reader);
         let mut state = self.lock();
         let s = &mut state.splits[split];
         // The chunk's number is fixed before anybody else reads from the split.
         s.reading = false;
+        s.absent = is_absent;
         s.progress = progress;
         if std::mem::take(&mut s.has_waiting) {
             self.wake_all();

@@ -24,6 +24,7 @@ pub(crate) struct Origin {
     /// Where an earlier job stood, at whose positions the splits have been opened.
     pub(crate) from: Option<SourceMarks>,
     pub(crate) preparer: Preparer,
+    /// `i64::MAX`: only splits without a sender are idle.
     pub(crate) idle_timeout_us: Option<i64>,
     /// Of the stages that take its records, to see when a window may fire.
     pub(crate) windowings: Vec<Windowing>,

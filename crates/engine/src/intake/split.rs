@@ -51,6 +51,8 @@ pub(super) struct SplitState {
     pub(super) nothing_until_us: i64,
     /// Whether it has been without data for so long that the others no longer wait for it.
     pub(super) idle: bool,
+    /// Whether nobody sent to the split when it was looked at last.
+    pub(super) absent: bool,
     /// The split has no readers any more.
     pub(super) closed: bool,
 }
@@ -135,6 +137,7 @@ impl SplitState {
             pending: false,
             nothing_until_us: i64::MIN,
             idle: false,
+            absent: false,
             closed: false,
         }
     }
@@ -281,6 +284,7 @@ impl SplitState {
     /// When it will count as idle if a look finds nothing then.
     pub(super) fn idle_at(&self, timeout_us: i64) -> Option<i64> {
         let waiting = self.pending && !self.reading && !self.ended && !self.idle;
+        let timeout_us = if self.absent { 0 } else { timeout_us };
         (waiting && self.outstanding() == 0).then(|| self.last_data_us.saturating_add(timeout_us))
     }
 
@@ -332,8 +336,7 @@ impl SplitState {
                     Some(times) if stamp == BEGINNING => times.first(),
                     _ => stamp,
                 };
-                let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
-                self.watermark = self.watermark.max(greatest);
+                self.watermark = self.watermark.max(prepared.greatest());
                 let (after, first_record) = (self.watermark, self.records);
                 let records = prepared.batch.num_rows() as u64;
                 self.records += records;

@@ -123,7 +123,11 @@ impl Opening<'_> {
                 .with_arrays(compiled.arrays(number))
                 .with_lateness(settings.allowed_lateness_us)
                 .with_rows_max(settings.batch_rows),
-            idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
+            idle_timeout_us: source
+                .event_time
+                .as_ref()
+                .and_then(|time| time.idle_timeout_us)
+                .or_else(|| table.has_senders().then_some(i64::MAX)),
             windowings: compiled.windowings(number),
             group: compiled.edges.sources[number].group,
         };

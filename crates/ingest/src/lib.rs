@@ -1,0 +1,52 @@
+//! Ingestion: programs stream Arrow batches into a job, `'connector' = 'channel'`.
+//!
+//! | option | default | |
+//! |---|---|---|
+//! | `listen` | `127.0.0.1:8815` | an address, or a port of this machine alone |
+//! | `name` | the table's name | the path of Flight's descriptor; unique for a `listen` |
+//! | `producers` | `1` | so many producers have to join before any window fires |
+//! | `producers.max` | `16`, or `producers` | producers at the same time at most |
+//! | `bounded` | `false` | the table ends after as many producers as `producers` says |
+//! | `on_loss` | `notice`, or `fail` for a bounded table | the reaction to the loss of a producer |
+//! | `token` | | what producers have to present; best a secret, `${…}` |
+//!
+//! Producers speak Arrow Flight ([`flight`]), so any Flight client is a producer: Python, Java, Go,
+//! C++, Rust. `docs/ingestion.md` says what a user does, `docs/wire.md` what a message looks like.
+//!
+//! **Slots.** A producer takes a *slot*, which is a split of the table, until its stream ends. So
+//! each producer has its own watermark. A slot without a producer is idle at once. A new producer
+//! begins with the low watermark of the others: its older records are late.
+//!
+//! **Back-pressure.** Slots hold together an eighth of the setting `memory`, at most 64 MiB, and
+//! one message each. A producer whose slot is full waits.
+//!
+//! **Watermarks.** The table's `WATERMARK` is computed from records, as for any table. A producer
+//! may also send watermarks of its own. So windows fire although no record comes.
+//!
+//! **Trust.** Producers are not trusted. Columns are checked when a stream begins, and each
+//! message when a worker decodes it. A damaged batch is left out, and ends the stream of its
+//! producer alone. There is no encryption: another address than one of this machine has to be
+//! written.
+//!
+//! Records come once, so a job with checkpoints is refused the table. In a job of several processes
+//! the coordinator listens.
+
+mod flight;
+mod slots;
+mod table;
+
+use std::sync::Arc;
+
+use millstream_connect::{Connector, Registry};
+
+pub use table::ChannelSource;
+
+/// Makes the connector `channel` known.
+pub fn register(registry: &Registry) {
+    registry.register(
+        "channel",
+        Connector::new()
+            .source(|options| Ok(Arc::new(ChannelSource::from_options(options)?)))
+            .check(|options| ChannelSource::from_options(options).map(drop)),
+    );
+}

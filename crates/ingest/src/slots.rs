@@ -1,0 +1,382 @@
+//! Slots: where batches of producers wait until the job takes them. Each slot is a split.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use millstream_contract::table::{Chunk, Decoded};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
+
+/// Reaction to the loss of a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLoss {
+    /// The job ends with an error.
+    Fail,
+    /// The user is told.
+    Notice,
+}
+
+/// Constant properties of the slots of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// For messages, for example `channel bids`.
+    pub(crate) place: Arc<str>,
+    pub(crate) slots: usize,
+    /// Producers that have to join before a slot without one is idle.
+    pub(crate) producers: u64,
+    pub(crate) bounded: bool,
+    pub(crate) on_loss: OnLoss,
+    /// Bytes that wait in a slot at most, apart from one message.
+    pub(crate) slot_bytes_max: u64,
+    /// The columns that the job reads.
+    pub(crate) schema: SchemaRef,
+}
+
+/// The slots of a table.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    pub(crate) layout: Layout,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    slots: Vec<Slot>,
+    /// Producers that have joined so far.
+    joined: u64,
+    /// Streams that have ended well.
+    ended: u64,
+    is_draining: bool,
+    /// The job reads no more.
+    is_gone: bool,
+    /// The loss of a producer that ends the job.
+    failure: Option<Error>,
+    notices: VecDeque<String>,
+}
+
+#[derive(Default)]
+struct Slot {
+    producer: Option<Arc<str>>,
+    /// Chunks, each with its bytes, and the sum of these.
+    waiting: VecDeque<(Box<dyn Chunk>, u64)>,
+    bytes: u64,
+    /// Whom to wake when something comes, and when there is room.
+    reader: Option<Waker>,
+    sender: Option<Waker>,
+    /// A batch of the present producer could not be decoded.
+    damage: Option<Error>,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").field("producer", &self.producer).finish_non_exhaustive()
+    }
+}
+
+/// Why a producer is refused, or sends no more.
+#[derive(Debug, Clone)]
+pub(crate) enum Refused {
+    /// All slots are taken.
+    Full(String),
+    /// The job takes no more records.
+    Over(String),
+    /// A batch could not be decoded.
+    Damaged(Error),
+}
+
+/// Next part of a slot.
+pub(crate) enum Next {
+    Chunk(Box<dyn Chunk>),
+    Nothing,
+    Ended,
+}
+
+impl Slots {
+    pub(crate) fn new(layout: Layout) -> Arc<Slots> {
+        let slots = (0..layout.slots).map(|_| Slot::default()).collect();
+        Arc::new(Slots { layout, state: Mutex::new(State { slots, ..State::default() }) })
+    }
+
+    /// A panic elsewhere cannot leave the state half changed, so a poisoned lock is as good.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a producer a slot.
+    pub(crate) fn join(self: &Arc<Self>, name: &str) -> std::result::Result<Producer, Refused> {
+        let mut state = self.lock();
+        if let Some(over) = state.refusal() {
+            return Err(over);
+        }
+        let name: Arc<str> = name.into();
+        let Some(number) = state.slots.iter().position(|slot| slot.producer.is_none()) else {
+            let all = counted(self.layout.slots as u64, "producer");
+            return Err(Refused::Full(format!(
+                "{} has {all} already; 'producers.max' is how many it takes at the same time",
+                self.layout.place
+            )));
+        };
+        state.joined += 1;
+        state.notices.push_back(format!("{}: producer {name} has joined", self.layout.place));
+        let slot = &mut state.slots[number];
+        (slot.producer, slot.damage) = (Some(name.clone()), None);
+        // From now on the watermark waits for the slot.
+        let nothing = RecordBatch::new_empty(self.layout.schema.clone());
+        slot.waiting.push_back((Box::new(nothing), 0));
+        let wakers = state.readers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(Producer { slots: self.clone(), number, name, rows: 0, has_ended: false })
+    }
+
+    /// The oldest chunk of a slot. If the slot is empty, `waker` is called when a chunk comes.
+    pub(crate) fn next(&self, slot: usize, waker: &Waker) -> Result<Next> {
+        let mut state = self.lock();
+        if let Some(error) = &state.failure {
+            return Err(error.clone());
+        }
+        let is_over = state.is_over(&self.layout);
+        let slot = &mut state.slots[slot];
+        let Some((chunk, bytes)) = slot.waiting.pop_front() else {
+            if is_over {
+                return Ok(Next::Ended);
+            }
+            slot.reader = Some(waker.clone());
+            return Ok(Next::Nothing);
+        };
+        slot.bytes -= bytes;
+        let has_room = slot.bytes < self.layout.slot_bytes_max;
+        let sender = slot.sender.take_if(|_| has_room);
+        drop(state);
+        sender.into_iter().for_each(Waker::wake);
+        Ok(Next::Chunk(chunk))
+    }
+
+    /// Whether a slot has no producer, and nobody waits for one.
+    pub(crate) fn is_absent(&self, slot: usize) -> bool {
+        let state = self.lock();
+        let slot = &state.slots[slot];
+        state.joined >= self.layout.producers && slot.producer.is_none() && slot.waiting.is_empty()
+    }
+
+    pub(crate) fn notice(&self) -> Option<String> {
+        self.lock().notices.pop_front()
+    }
+
+    /// Takes no more records. True if some wait for the job.
+    pub(crate) fn drain(&self, slot: usize) -> bool {
+        let mut state = self.lock();
+        state.is_draining = true;
+        let waits = !state.slots[slot].waiting.is_empty();
+        let wakers = state.all_wakers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        waits
+    }
+
+    /// The job reads no more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_gone = true;
+        let waiting: Vec<_> =
+            state.slots.iter_mut().map(|slot| std::mem::take(&mut slot.waiting)).collect();
+        let wakers = state.all_wakers();
+        drop(state);
+        drop(waiting);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// A batch of the producer in this slot could not be decoded.
+    fn note_damage(&self, slot: usize, producer: &Arc<str>, error: &Error) {
+        let mut state = self.lock();
+        state.notices.push_back(format!("a batch is left out: {error}"));
+        let slot = &mut state.slots[slot];
+        // It may have gone, and another may have come.
+        if slot.producer.as_ref().is_some_and(|present| Arc::ptr_eq(present, producer)) {
+            slot.damage = Some(error.clone());
+        }
+        let wakers = state.all_wakers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// The reason why no producer may send.
+    fn refusal(&self) -> Option<Refused> {
+        let why = match (self.is_gone, self.is_draining) {
+            (true, _) => "the job has ended",
+            (_, true) => "the job is being drained: it takes no more records",
+            _ => return None,
+        };
+        Some(Refused::Over(why.to_string()))
+    }
+
+    /// Whether no slot gets another batch.
+    fn is_over(&self, layout: &Layout) -> bool {
+        let all_ended = layout.bounded && self.ended >= layout.producers;
+        self.is_draining || all_ended && self.slots.iter().all(|slot| slot.producer.is_none())
+    }
+
+    fn readers(&mut self) -> Vec<Waker> {
+        self.slots.iter_mut().filter_map(|slot| slot.reader.take()).collect()
+    }
+
+    fn all_wakers(&mut self) -> Vec<Waker> {
+        let mut wakers = self.readers();
+        wakers.extend(self.slots.iter_mut().filter_map(|slot| slot.sender.take()));
+        wakers
+    }
+}
+
+/// A producer in its slot. Dropped without [`Producer::end`], it is lost.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    slots: Arc<Slots>,
+    number: usize,
+    name: Arc<str>,
+    rows: u64,
+    has_ended: bool,
+}
+
+impl Producer {
+    /// Whether it may send; if not, `waker` is called when there is room.
+    pub(crate) fn has_room(&self, waker: &Waker) -> std::result::Result<bool, Refused> {
+        let mut state = self.slots.lock();
+        let refusal = state.refusal();
+        let slot = &mut state.slots[self.number];
+        if let Some(error) = &slot.damage {
+            return Err(Refused::Damaged(error.clone()));
+        }
+        if let Some(over) = refusal {
+            return Err(over);
+        }
+        let has_room = slot.bytes < self.slots.layout.slot_bytes_max;
+        if !has_room {
+            slot.sender = Some(waker.clone());
+        }
+        Ok(has_room)
+    }
+
+    /// Hands chunks with so many rows to the job, and a watermark behind the last.
+    pub(crate) fn send(
+        &mut self,
+        chunks: Vec<Box<dyn Chunk>>,
+        rows: u64,
+        watermark: Option<i64>,
+    ) -> std::result::Result<(), Refused> {
+        let last = chunks.len().checked_sub(1);
+        let mut sent: Vec<Sent> = Vec::with_capacity(chunks.len().max(1));
+        for (number, chunk) in chunks.into_iter().enumerate() {
+            let watermark_us = watermark.filter(|_| last == Some(number));
+            sent.push(self.sent(Some(chunk), watermark_us));
+        }
+        if watermark.is_some() && last.is_none() {
+            sent.push(self.sent(None, watermark));
+        }
+        let mut state = self.slots.lock();
+        if let Some(over) = state.refusal() {
+            return Err(over);
+        }
+        self.rows += rows;
+        let slot = &mut state.slots[self.number];
+        for sent in sent {
+            let bytes = sent.bytes() as u64;
+            slot.bytes += bytes;
+            slot.waiting.push_back((Box::new(sent), bytes));
+        }
+        let reader = slot.reader.take();
+        drop(state);
+        reader.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    fn sent(&self, chunk: Option<Box<dyn Chunk>>, watermark_us: Option<i64>) -> Sent {
+        let (slots, slot, producer) = (self.slots.clone(), self.number, self.name.clone());
+        Sent { chunk, watermark_us, slots, slot, producer }
+    }
+
+    /// Rows sent.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The producer has sent all that it wanted to.
+    pub(crate) fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        let Slots { layout, .. } = &*self.slots;
+        let after = format!("{}: producer {}", layout.place, self.name);
+        let rows = counted(self.rows, "record");
+        let mut state = self.slots.lock();
+        let is_over = state.refusal().is_some();
+        let is_damaged = state.slots[self.number].damage.is_some();
+        state.slots[self.number].producer = None;
+        if self.has_ended {
+            state.ended += 1;
+            state.notices.push_back(format!("{after} has ended after {rows}"));
+        } else if !is_over {
+            let how = if is_damaged { "was sent away" } else { "was lost" };
+            let lost = format!("{after} {how} after {rows}");
+            match layout.on_loss {
+                OnLoss::Notice => state.notices.push_back(format!("{lost}, which count")),
+                OnLoss::Fail => {
+                    let help = "start the job and its producers anew, or say 'on_loss' = 'notice'";
+                    state.failure.get_or_insert(Error::Io {
+                        place: layout.place.to_string(),
+                        message: format!("producer {} {how} after {rows}", self.name),
+                        help: help.into(),
+                    });
+                }
+            }
+        }
+        let wakers = state.readers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A chunk of a producer, or its watermark alone.
+struct Sent {
+    chunk: Option<Box<dyn Chunk>>,
+    watermark_us: Option<i64>,
+    slots: Arc<Slots>,
+    slot: usize,
+    producer: Arc<str>,
+}
+
+impl Sent {
+    fn nothing(&self) -> Decoded {
+        Decoded::whole(RecordBatch::new_empty(self.slots.layout.schema.clone()), None)
+    }
+}
+
+impl Chunk for Sent {
+    fn bytes(&self) -> usize {
+        self.chunk.as_ref().map_or(0, |chunk| chunk.bytes())
+    }
+
+    fn decode(self: Box<Self>) -> Result<RecordBatch> {
+        Ok(self.decode_reporting()?.batch)
+    }
+
+    /// A batch that cannot be decoded is left out, and its producer learns of it.
+    fn decode_reporting(mut self: Box<Self>) -> Result<Decoded> {
+        let decoded = match self.chunk.take().map(|chunk| chunk.decode_reporting()) {
+            None => self.nothing(),
+            Some(Ok(decoded)) => decoded,
+            Some(Err(error)) => {
+                self.slots.note_damage(self.slot, &self.producer, &error);
+                Decoded { left_out: 1, ..self.nothing() }
+            }
+        };
+        Ok(Decoded { sent_watermark_us: self.watermark_us, ..decoded })
+    }
+}
