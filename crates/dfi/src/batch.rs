@@ -1,4 +1,4 @@
-//! What a target consumes: the tuples of a segment, where they arrived.
+//! The tuples of a segment, consumed where they arrived.
 
 use crate::error::{Error, Result};
 use crate::schema::Tuple;
@@ -29,7 +29,7 @@ impl<'a> Batch<'a> {
         self.bytes.is_empty()
     }
 
-    /// All tuples, one after the other.
+    /// The bytes of all tuples.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

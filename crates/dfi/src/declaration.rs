@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream_state::hash_bytes;
 
 use crate::error::{Error, Result};
-use crate::flow::{Bandwidth, Detection, Latency, OnLoss, Optimise, Route, RouteFunction};
+use crate::options::{Bandwidth, Detection, Latency, OnLoss, Optimise, Route, RouteFunction};
 use crate::ring::Shape;
 use crate::schema::Schema;
 use crate::thread::{Peer, Role, Thread};
@@ -30,7 +30,7 @@ pub enum FlowKind {
     Shuffle = 1,
     /// A tuple goes to every target.
     Replicate = 2,
-    /// There is one target, which aggregates.
+    /// A tuple goes to the only target, and is aggregated there.
     Combine = 3,
 }
 
@@ -123,8 +123,7 @@ impl Declaration {
         Peer { role, index: index as u32, thread: self.threads(role)[index] }
     }
 
-    /// Bytes of all rings of the flow at one node: those of its targets and those of its sources
-    /// (thesis, section 7.6.1.4).
+    /// Bytes of all rings at one node, of its targets and its sources (thesis, section 7.6.1.4).
     pub fn ring_bytes(&self, node: u32) -> usize {
         let here = |threads: &[Thread]| threads.iter().filter(|one| one.node == node).count();
         let shape = self.shape();
@@ -261,7 +260,7 @@ impl Declaration {
         to
     }
 
-    /// Decodes what a peer sent, and checks it.
+    /// Decodes and checks a peer's message.
     pub(crate) fn decode(from: &mut Fields<'_>) -> Read<Declaration> {
         let name = from.text()?;
         let kind = match from.u8()? {

@@ -136,7 +136,7 @@ pub enum Error {
     /// The call does not fit the flow's route.
     #[error("{what}")]
     Route {
-        /// What is wrong, and what to call instead.
+        /// The fault, and the right call.
         what: &'static str,
     },
     /// The source is closed.

@@ -3,8 +3,7 @@
 //! This is the Data Flow Interface of Thostrup, *Towards Network-Accelerated Databases* (2023),
 //! chapters 2 and 7 ("the thesis" in this crate). A flow has a name, a schema, source threads and
 //! target threads. A source pushes tuples; a target consumes batches of tuples where they arrived.
-//! The program says what moves and what it optimises for. The flow owns memory, requests and
-//! credit.
+//! The program declares the movement and its goal. The flow owns memory, requests and credit.
 //!
 //! ```
 //! use std::time::Duration;
@@ -101,8 +100,8 @@
 //! plus the ring's length. The source keeps a copy of that count, and READs it only when less than
 //! a quarter of the ring is left (the thesis gives no figure).
 //!
-//! *Partial segments.* A flushed segment that is less than half full is two chained writes: its
-//! payload and its footer.
+//! *Partial segments.* A flushed segment that is less than half full is two chained writes, of
+//! payload and footer.
 //!
 //! *End.* The last segment of a pair has the flag END and no payload. The target confirms it with
 //! one write, so that a source knows whether a connection broke before or after its end.
@@ -133,6 +132,7 @@ mod counters;
 mod declaration;
 mod error;
 mod flow;
+mod options;
 mod registry;
 mod ring;
 mod schema;
@@ -145,8 +145,10 @@ pub use batch::Batch;
 pub use counters::Counters;
 pub use declaration::{Declaration, FlowKind};
 pub use error::{Error, Result};
-pub use flow::{Bandwidth, Detection, Flow, Latency, OnLoss, Optimise, Route, RouteFunction};
-pub use registry::{End, LocalRegistry, Registry};
+pub use flow::Flow;
+pub use options::{Bandwidth, Detection, Latency, OnLoss, Optimise, Route, RouteFunction};
+pub use registry::fuzz as fuzz_messages;
+pub use registry::{End, LocalRegistry, Registry, RegistryClient, RegistryService};
 pub use ring::fuzz as fuzz_footers;
 pub use schema::{AsTuple, Attribute, Field, Schema, Tuple, Type};
 pub use source::{Source, SourceSetup};

@@ -1,4 +1,4 @@
-//! The rings of a pair: their shape, and what their footers say (thesis, section 7.5.2).
+//! The rings of a pair: shape, and meaning of the footers (thesis, section 7.5.2).
 
 use millstream_fabric::Region;
 use millstream_flow::channel::footer::{FOOTER_BYTES, Footer};

@@ -20,7 +20,7 @@ const ALIGN_MAX: usize = 16;
 /// Every pattern of bits is a value, there is no padding, no pointer and no interior mutability,
 /// and the alignment is at most 16.
 pub unsafe trait Type: Copy + Send + Sync + 'static {
-    /// Its name, which both ends compare.
+    /// Name of the type; both ends compare it.
     const NAME: &'static str;
 }
 

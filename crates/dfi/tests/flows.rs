@@ -5,8 +5,8 @@ mod common;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use common::{Ends, PATIENCE, Plan, Row, check, connect, run, simulated, threads};
-use millstream_dfi::{Bandwidth, Detection, Flow, Latency, Optimise, Route, Schema};
+use common::{Plan, Row, check, connect, run, simulated, threads};
+use millstream_dfi::{Bandwidth, Detection, Flow, Latency, Optimise, Route};
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;

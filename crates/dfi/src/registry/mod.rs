@@ -2,6 +2,8 @@
 //! 7.3.3). It is never on the data path.
 
 mod local;
+mod message;
+mod service;
 
 use std::time::Duration;
 
@@ -12,6 +14,8 @@ use crate::error::{Error, Result};
 use crate::thread::{Peer, Role, Thread};
 
 pub use local::LocalRegistry;
+pub use message::fuzz;
+pub use service::{RegistryClient, RegistryService};
 
 /// A source or a target, by its index in the declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

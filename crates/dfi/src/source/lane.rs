@@ -1,5 +1,5 @@
-//! The source's end of a pair: what it may write, and the requests that write it (thesis, sections
-//! 7.5.2 and 7.5.3).
+//! The source's end of a pair: permission to write, and the requests (thesis, sections 7.5.2 and
+//! 7.5.3).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::thread::Peer;
 const ANSWER: u32 = 1;
 /// The immediate value of a write that wakes the target.
 const WAKE: u32 = 1;
-/// Requests that one segment may take: payload, footer, READ.
+/// Most requests of a segment: payload, footer, READ.
 pub(crate) const REQUESTS: u64 = 3;
 
 /// Longest back-off before a READ is repeated.

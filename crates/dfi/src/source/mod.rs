@@ -10,7 +10,7 @@ use millstream_fabric::{Completion, CompletionQueue, Fabric};
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
-use crate::flow::OnLoss;
+use crate::options::OnLoss;
 use crate::ring::Shape;
 use crate::schema::{AsTuple, Schema};
 use crate::source::lane::Lane;
@@ -112,8 +112,8 @@ impl<F: Fabric> Source<F> {
     /// and waits only while there is no segment for it.
     ///
     /// # Errors
-    /// Another length than the schema's; a flow whose pushes name their targets; a lost target; a
-    /// closed source.
+    /// Another length than the schema's; a flow with explicit routes; a lost target; a closed
+    /// source.
     #[inline]
     pub fn push<T: AsTuple + ?Sized>(&mut self, tuple: &T) -> Result<()> {
         let tuple = tuple.tuple();
@@ -153,7 +153,7 @@ impl<F: Fabric> Source<F> {
         self.put(target, tuple)
     }
 
-    /// Sends all partial segments; waits until they are on their way.
+    /// Sends all partial segments; waits until all are posted.
     ///
     /// # Errors
     /// A lost target, or a closed source.
@@ -206,7 +206,7 @@ impl<F: Fabric> Source<F> {
     }
 
     /// Does what is due without pushing: writes sealed segments whose turn has come, and notices
-    /// lost targets. A source that pushes rarely may call it.
+    /// lost targets. For sources with long pauses.
     pub fn progress(&mut self) -> Result<()> {
         self.check()?;
         self.look()
@@ -334,7 +334,14 @@ impl<F: Fabric> Source<F> {
         if !all {
             self.look()?;
         }
-        Ok(all)
+        Ok(all || self.is_all_posted())
+    }
+
+    fn is_all_posted(&self) -> bool {
+        self.outboxes.iter().all(|outbox| {
+            let mut lanes = self.lanes[outbox.lanes.clone()].iter();
+            lanes.all(|lane| lane.lost || lane.sent == outbox.sealed)
+        })
     }
 
     /// Takes completions, writes what can be written, and looks for lost targets.

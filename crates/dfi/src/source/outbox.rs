@@ -13,11 +13,11 @@ use crate::source::lane::Sealed;
 /// A ring of the source: for one target, or for all if each gets the same tuples.
 pub(crate) struct Outbox {
     pub(crate) ring: Region,
-    /// The lanes that write it.
+    /// The lanes that write this ring.
     pub(crate) lanes: Range<usize>,
     /// Segments sealed since the beginning.
     pub(crate) sealed: u64,
-    /// The slot that is filled: its index, and its first byte.
+    /// The slot being filled: index and first byte.
     slot: usize,
     start: usize,
     /// Bytes filled, and how many may be: 0 while the slot is not open.
@@ -109,7 +109,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing can be pushed any more.
+    /// Refuses all later tuples.
     pub(crate) fn shut(&mut self) {
         (self.fill, self.limit) = (0, 0);
     }

@@ -3,7 +3,7 @@
 use millstream_flow::shuffle::Groups;
 use millstream_state::{hash_bytes, hash_word};
 
-use crate::flow::RouteFunction;
+use crate::options::RouteFunction;
 
 /// The route of a source.
 pub(crate) enum Router {

@@ -8,7 +8,7 @@ use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, check_region};
 
 use crate::declaration::{Declaration, FlowKind, Routing};
 use crate::error::{Error, Result};
-use crate::flow::{Route, RouteFunction};
+use crate::options::{Route, RouteFunction};
 use crate::registry::{End, Registry, check_hello, parameters};
 use crate::ring::Shape;
 use crate::source::Source;
@@ -27,7 +27,7 @@ pub struct SourceSetup<F: Fabric> {
     end: End,
     queue: F::CompletionQueue,
     pairs: Vec<F::QueuePair>,
-    /// The lanes' words, one after the other.
+    /// The words of all lanes.
     words: Region,
     rings: Vec<Region>,
     function: Option<RouteFunction>,
@@ -96,6 +96,7 @@ impl<F: Fabric> SourceSetup<F> {
     /// function here.
     pub fn connect(self, registry: &impl Registry, patience: Duration) -> Result<Source<F>> {
         let declaration = self.declaration;
+        let router = Router::new(&declaration, self.function)?;
         let hellos = registry.peers(&declaration.name, self.end, patience)?;
         let (shape, now) = (declaration.shape(), self.fabric.now());
         let mut lanes = Vec::with_capacity(self.pairs.len());
@@ -117,7 +118,6 @@ impl<F: Fabric> SourceSetup<F> {
             let (ours, theirs) = (declaration.targets.len() as u64, lanes.len() as u64);
             return Err(Error::Mismatch { what: "count of targets", ours, theirs });
         }
-        let router = Router::new(&declaration, self.function)?;
         let all = lanes.len();
         let lanes_of = |ring: usize| if router.is_to_all() { 0..all } else { ring..ring + 1 };
         let rings = self.rings.into_iter().enumerate();

@@ -12,7 +12,7 @@ use crate::batch::Batch;
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
-use crate::flow::OnLoss;
+use crate::options::OnLoss;
 use crate::ring::Shape;
 use crate::schema::Schema;
 use crate::target::inlet::{Inlet, Progress};
@@ -65,7 +65,7 @@ pub struct Target<F: Fabric> {
     inlets: Vec<Inlet<F>>,
     /// Inlets by number of the queue pair, sorted.
     numbers: Vec<(u32, usize)>,
-    /// The inlet whose turn it is.
+    /// Index of the inlet to look at first.
     next: usize,
     /// The inlet whose segment the last call returned.
     held: Option<usize>,
@@ -120,7 +120,10 @@ impl<F: Fabric> Target<F> {
 
     /// Counters.
     pub fn counters(&self) -> Counters {
-        self.counters
+        let posted = self.inlets.iter().map(|inlet| &inlet.link.counts);
+        let (writes, reads) =
+            posted.fold((0, 0), |(writes, reads), one| (writes + one.writes, reads + one.reads));
+        Counters { writes, reads, ..self.counters }
     }
 
     /// Sources that were lost and dropped since the last call. Each is returned once.
@@ -176,7 +179,7 @@ impl<F: Fabric> Target<F> {
         Batch { bytes, tuple_bytes: self.tuple_bytes, source: found.inlet }
     }
 
-    /// A look at all rings, from the one whose turn it is.
+    /// A round over all rings, beginning with the next in turn.
     #[inline]
     fn scan(&mut self) -> Result<Option<Found>> {
         let count = self.inlets.len();

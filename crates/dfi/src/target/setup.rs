@@ -8,7 +8,7 @@ use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, WAKES, check_region}
 
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
-use crate::flow::Detection;
+use crate::options::Detection;
 use crate::registry::{End, Registry, check_hello, parameters};
 use crate::source::sub_region;
 use crate::target::Target;
@@ -29,7 +29,7 @@ pub struct TargetSetup<F: Fabric> {
     queue: F::CompletionQueue,
     events: F::Events,
     pairs: Vec<F::QueuePair>,
-    /// The inlets' words, one after the other.
+    /// The words of all inlets.
     words: Region,
     rings: Vec<Region>,
 }

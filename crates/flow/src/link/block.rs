@@ -22,7 +22,7 @@ pub const BLOCK_BYTES: usize = 4 * LINE;
 /// The two sides do not fit together.
 #[derive(Debug, Clone, Copy)]
 pub struct Misfit {
-    /// The property in which they differ.
+    /// Name of the property.
     pub what: &'static str,
     /// This side's value.
     pub ours: u64,

@@ -87,7 +87,7 @@ pub struct Posted {
 
 /// One end of a connection.
 pub struct Link<F: Fabric> {
-    /// The queue pair. Work goes through [`Link::post`], which counts it.
+    /// The queue pair. Post work with [`Link::post`], for the counts.
     pub pair: F::QueuePair,
     number: u32,
     /// This side's block.
