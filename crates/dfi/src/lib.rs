@@ -128,6 +128,7 @@
 //! that a peer writes (footers, counts, set-up messages) is checked from a private copy before use.
 
 mod batch;
+mod combine;
 mod counters;
 mod declaration;
 mod error;
@@ -142,6 +143,7 @@ mod thread;
 mod wire;
 
 pub use batch::Batch;
+pub use combine::{Aggregate, Combined, Combiner, Group, Value};
 pub use counters::Counters;
 pub use declaration::{Declaration, FlowKind};
 pub use error::{Error, Result};
