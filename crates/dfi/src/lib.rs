@@ -106,6 +106,9 @@
 //! *End.* The last segment of a pair has the flag END and no payload. The target confirms it with
 //! one write, so that a source knows whether a connection broke before or after its end.
 //!
+//! *Failure.* An endpoint that fails tells its peers which thread was lost, with one write each. It
+//! waits up to 2 ms for these writes to leave.
+//!
 //! *Sleep.* A target that finds nothing for a while sleeps, and the next segment's write wakes it
 //! ([`millstream_flow::link`]). A source that waits for a slow target does not sleep.
 //!
@@ -132,6 +135,7 @@ mod combine;
 mod counters;
 mod declaration;
 mod error;
+mod farewell;
 mod flow;
 mod options;
 mod registry;

@@ -40,6 +40,16 @@ impl End {
     }
 }
 
+impl End {
+    /// The end that an error says is lost; `own` if it names none.
+    pub(crate) fn of_error(error: &Error, own: End) -> End {
+        match error {
+            Error::PeerLost { peer, .. } => End { role: peer.role, index: peer.index },
+            _ => own,
+        }
+    }
+}
+
 /// Where the threads of a flow find each other. All calls are for set-up.
 pub trait Registry {
     /// Publishes a flow.

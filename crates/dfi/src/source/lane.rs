@@ -12,13 +12,12 @@ use millstream_flow::link::{CONTROL, Event, Link, Position};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::farewell::{CONFIRMED, WAKE};
 use crate::ring::{Shape, is_free};
 use crate::thread::Peer;
 
 /// The token of a READ of a footer or a count.
 const ANSWER: u32 = 1;
-/// The immediate value of a write that wakes the target.
-const WAKE: u32 = 1;
 /// Most requests of a segment: payload, footer, READ.
 pub(crate) const REQUESTS: u64 = 3;
 
@@ -256,9 +255,14 @@ impl<F: Fabric> Lane<F> {
         BACK_OFF_NS_MIN + self.chance % (BACK_OFF_NS_MAX - BACK_OFF_NS_MIN + 1)
     }
 
+    /// Whether the target has confirmed the end.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.link.block.peer_count() == CONFIRMED
+    }
+
     /// Whether the target has everything: all is acknowledged, or the target has confirmed the end.
     pub(crate) fn is_delivered(&self) -> bool {
-        self.lost || self.link.is_done() || self.link.block.peer_count() > 0
+        self.lost || self.link.is_done() || self.is_confirmed()
     }
 }
 

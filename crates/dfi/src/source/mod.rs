@@ -5,12 +5,16 @@ mod outbox;
 mod router;
 mod setup;
 
+use std::time::Duration;
+
 use millstream_fabric::{Completion, CompletionQueue, Fabric};
 
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
+use crate::farewell;
 use crate::options::OnLoss;
+use crate::registry::End;
 use crate::ring::Shape;
 use crate::schema::{AsTuple, Schema};
 use crate::source::lane::Lane;
@@ -23,8 +27,8 @@ pub(crate) use setup::sub_region;
 
 /// Looks before a waiting thread lets others run.
 const SPINS: u32 = 64;
-/// A waiting thread looks for broken connections once in so many looks.
-const LOOKS_PER_PROBE: u32 = 16;
+/// A waiting thread looks for silent targets so often.
+const PROBE_EVERY: Duration = Duration::from_millis(10);
 
 /// How far a source has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +45,7 @@ pub struct Source<F: Fabric> {
     fabric: F,
     declaration: Declaration,
     shape: Shape,
+    end: End,
     inline_bytes: usize,
     tuple_bytes: usize,
     queue: F::CompletionQueue,
@@ -53,14 +58,15 @@ pub struct Source<F: Fabric> {
     stage: Stage,
     failed: Option<Error>,
     losses: Vec<Loss>,
-    looks: u32,
+    /// When silent targets were last looked for.
+    probed: Duration,
 }
 
 impl<F: Fabric> Source<F> {
     fn new(
         fabric: F,
         declaration: Declaration,
-        queue: F::CompletionQueue,
+        (end, queue): (End, F::CompletionQueue),
         lanes: Vec<Lane<F>>,
         (outboxes, router): (Vec<Outbox>, Router),
     ) -> Source<F> {
@@ -71,7 +77,9 @@ impl<F: Fabric> Source<F> {
         let counters = Counters { ring_bytes: rings.sum(), ..Counters::default() };
         Source {
             inline_bytes: fabric.limits().inline_bytes,
+            probed: fabric.now(),
             fabric,
+            end,
             shape: declaration.shape(),
             tuple_bytes: declaration.schema.tuple_bytes(),
             declaration,
@@ -84,7 +92,6 @@ impl<F: Fabric> Source<F> {
             stage: Stage::Open,
             failed: None,
             losses: Vec::new(),
-            looks: 0,
         }
     }
 
@@ -350,9 +357,9 @@ impl<F: Fabric> Source<F> {
         for at in 0..self.outboxes.len() {
             self.write(at)?;
         }
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS_PER_PROBE) {
-            let now = self.fabric.now();
+        let now = self.fabric.now();
+        if now.saturating_sub(self.probed) >= PROBE_EVERY {
+            self.probed = now;
             let mut lanes = self.lanes.iter_mut().filter(|lane| !lane.lost);
             if let Err(error) = lanes.try_for_each(|lane| lane.link.probe(now)) {
                 return Err(self.fail(error.into()));
@@ -378,7 +385,9 @@ impl<F: Fabric> Source<F> {
                     continue;
                 };
                 let lane = &mut self.lanes[self.numbers[at].1];
-                if let Err(error) = lane.absorb(completion, &self.shape, now) {
+                if let Err(error) = lane.absorb(completion, &self.shape, now)
+                    && self.failed.is_none()
+                {
                     return Err(self.fail(error));
                 }
             }
@@ -392,28 +401,40 @@ impl<F: Fabric> Source<F> {
     fn judge(&mut self) -> Result<()> {
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
-            let Some(status) = lane.link.failure().filter(|_| !lane.lost) else { continue };
-            if self.stage != Stage::Open && lane.link.block.peer_count() > 0 {
-                // The target has confirmed the end, and has gone.
+            if lane.lost || (self.stage != Stage::Open && lane.is_confirmed()) {
+                // The target may be gone once it has confirmed the end.
                 continue;
             }
-            let peer = lane.peer;
+            let loss = farewell::loss(&lane.link, lane.peer, &self.declaration);
+            let Some((peer, status)) = loss else { continue };
             lane.lost = true;
+            let dropped = Loss { peer: lane.peer, status };
             let drop = self.router.is_to_all() && self.declaration.on_loss == OnLoss::Drop;
             if !drop || self.lanes.iter().all(|lane| lane.lost) {
                 return Err(self.fail(Error::PeerLost { peer, status }));
             }
-            self.losses.push(Loss { peer, status });
+            self.losses.push(dropped);
         }
         Ok(())
     }
 
-    /// The source has failed: all targets notice.
+    /// The source has failed: it tells all targets.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
-        self.lanes.iter_mut().for_each(|lane| lane.link.fail());
+        if let Some(first) = &self.failed {
+            return first.clone();
+        }
+        let lost = End::of_error(&error, self.end);
+        self.failed = Some(error.clone());
         self.outboxes.iter_mut().for_each(Outbox::shut);
-        self.failed.get_or_insert(error).clone()
+        self.lanes.iter_mut().for_each(|lane| farewell::post(&mut lane.link, lost));
+        let start = self.fabric.now();
+        let is_leaving = |lane: &Lane<F>| lane.link.failure().is_none() && !lane.link.is_quiet();
+        while self.lanes.iter().any(is_leaving)
+            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
+            && self.poll().is_ok()
+        {}
+        error
     }
 
     fn check(&self) -> Result<()> {

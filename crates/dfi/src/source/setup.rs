@@ -122,7 +122,7 @@ impl<F: Fabric> SourceSetup<F> {
         let lanes_of = |ring: usize| if router.is_to_all() { 0..all } else { ring..ring + 1 };
         let rings = self.rings.into_iter().enumerate();
         let outboxes = rings.map(|(at, ring)| Outbox::new(ring, lanes_of(at), &shape)).collect();
-        Ok(Source::new(self.fabric, declaration, self.queue, lanes, (outboxes, router)))
+        Ok(Source::new(self.fabric, declaration, (self.end, self.queue), lanes, (outboxes, router)))
     }
 }
 

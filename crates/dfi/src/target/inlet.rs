@@ -7,6 +7,7 @@ use millstream_flow::channel::footer::Footer;
 use millstream_flow::link::{CONTROL, Link, PEER_COUNT, Position};
 
 use crate::error::{Error, Result};
+use crate::farewell::CONFIRMED;
 use crate::ring::{Shape, checksum};
 use crate::thread::Peer;
 
@@ -116,7 +117,7 @@ impl<F: Fabric> Inlet<F> {
             if !self.link.room(1) {
                 return Ok(false);
             }
-            let count = 1_u64.to_ne_bytes();
+            let count = CONFIRMED.to_ne_bytes();
             let word = self.link.word(PEER_COUNT, &count, None)?;
             self.link.post(&mut [word], Some(CONTROL))?;
             self.progress = Progress::Ending(true);

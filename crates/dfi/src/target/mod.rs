@@ -12,7 +12,9 @@ use crate::batch::Batch;
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
+use crate::farewell;
 use crate::options::OnLoss;
+use crate::registry::End;
 use crate::ring::Shape;
 use crate::schema::Schema;
 use crate::target::inlet::{Inlet, Progress};
@@ -22,8 +24,8 @@ pub use setup::TargetSetup;
 
 /// Looks at all rings, without finding anything, between two polls of the completion queue.
 const LOOKS_PER_POLL: u32 = 16;
-/// Polls between two looks for silent sources.
-const POLLS_PER_PROBE: u32 = 4;
+/// A target that is seldom called polls at least so often, if it is called.
+const POLL_EVERY: Duration = Duration::from_millis(10);
 /// A waiting target looks for so long before it sleeps; ten times as long where polling does the
 /// network card's work, as channels do.
 const SPIN: Duration = Duration::from_micros(20);
@@ -59,6 +61,7 @@ pub struct Target<F: Fabric> {
     fabric: F,
     declaration: Declaration,
     shape: Shape,
+    end: End,
     tuple_bytes: usize,
     queue: F::CompletionQueue,
     events: F::Events,
@@ -72,6 +75,8 @@ pub struct Target<F: Fabric> {
     /// Inlets that have not ended.
     left: usize,
     looks: u32,
+    /// When silent sources were last looked for.
+    polled: Duration,
     counters: Counters,
     failed: Option<Error>,
     losses: Vec<Loss>,
@@ -81,7 +86,7 @@ impl<F: Fabric> Target<F> {
     fn new(
         fabric: F,
         declaration: Declaration,
-        (queue, events): (F::CompletionQueue, F::Events),
+        (end, queue, events): (End, F::CompletionQueue, F::Events),
         inlets: Vec<Inlet<F>>,
     ) -> Target<F> {
         let numbers = inlets.iter().enumerate().map(|(at, inlet)| (inlet.link.number(), at));
@@ -90,7 +95,9 @@ impl<F: Fabric> Target<F> {
         let shape = declaration.shape();
         let ring_bytes = (inlets.len() * shape.ring_bytes()) as u64;
         Target {
+            polled: fabric.now(),
             fabric,
+            end,
             shape,
             tuple_bytes: declaration.schema.tuple_bytes(),
             declaration,
@@ -210,8 +217,10 @@ impl<F: Fabric> Target<F> {
         self.counters.stalls += 1;
         self.looks = self.looks.wrapping_add(1);
         let by_polling = self.fabric.limits().progress_by_polling;
-        if by_polling || self.looks.is_multiple_of(LOOKS_PER_POLL) || self.has_ending() {
-            return self.look_closer();
+        let often = by_polling || self.looks.is_multiple_of(LOOKS_PER_POLL) || self.has_ending();
+        let now = self.fabric.now();
+        if often || now.saturating_sub(self.polled) >= POLL_EVERY {
+            return self.look_closer(now);
         }
         Ok(if self.left == 0 { Step::End } else { Step::Empty })
     }
@@ -221,10 +230,10 @@ impl<F: Fabric> Target<F> {
     }
 
     /// Nothing was found: takes completions, confirms ends, and looks for lost sources.
-    fn look_closer(&mut self) -> Result<Step> {
+    fn look_closer(&mut self, now: Duration) -> Result<Step> {
         self.poll()?;
-        if self.looks.is_multiple_of(LOOKS_PER_POLL * POLLS_PER_PROBE) {
-            let now = self.fabric.now();
+        if now.saturating_sub(self.polled) >= POLL_EVERY {
+            self.polled = now;
             let mut open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
             if let Err(error) = open.try_for_each(|inlet| inlet.link.probe(now)) {
                 return Err(self.fail(error.into()));
@@ -251,14 +260,15 @@ impl<F: Fabric> Target<F> {
     /// Judges a source that has sent all that it can have sent if its connection has failed.
     fn judge(&mut self, at: usize) -> Result<()> {
         let inlet = &mut self.inlets[at];
-        let Some(status) = inlet.link.failure() else { return Ok(()) };
-        let peer = inlet.peer;
+        let loss = farewell::loss(&inlet.link, inlet.peer, &self.declaration);
+        let Some((peer, status)) = loss else { return Ok(()) };
+        let dropped = Loss { peer: inlet.peer, status };
         if self.declaration.on_loss == OnLoss::Fail {
             return Err(self.fail(Error::PeerLost { peer, status }));
         }
         inlet.progress = Progress::Ended;
         self.left -= 1;
-        self.losses.push(Loss { peer, status });
+        self.losses.push(dropped);
         Ok(())
     }
 
@@ -290,11 +300,23 @@ impl<F: Fabric> Target<F> {
         }
     }
 
-    /// The target has failed: all sources notice.
+    /// The target has failed: it tells all sources.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
-        self.inlets.iter_mut().for_each(|inlet| inlet.link.fail());
-        self.failed.get_or_insert(error).clone()
+        if let Some(first) = &self.failed {
+            return first.clone();
+        }
+        let lost = End::of_error(&error, self.end);
+        self.failed = Some(error.clone());
+        let open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
+        open.for_each(|inlet| farewell::post(&mut inlet.link, lost));
+        let start = self.fabric.now();
+        let is_leaving = |one: &Inlet<F>| one.link.failure().is_none() && !one.link.is_quiet();
+        while self.inlets.iter().any(is_leaving)
+            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
+            && self.poll().is_ok()
+        {}
+        error
     }
 
     /// Waits for a segment or the end.
@@ -343,7 +365,7 @@ impl<F: Fabric> Target<F> {
             return Err(self.fail(error.into()));
         }
         // Whatever came before arming is found now.
-        let step = self.look_closer()?;
+        let step = self.look_closer(now)?;
         if matches!(step, Step::Empty) && self.may_sleep() {
             self.events.wait(HEARTBEAT).map_err(|error| self.fail(error.into()))?;
         }

@@ -128,6 +128,6 @@ impl<F: Fabric> TargetSetup<F> {
             let count = (self.words.clone(), at + BLOCK_BYTES);
             inlets.push(Inlet::new(link, peer, (ring, count), &shape));
         }
-        Ok(Target::new(self.fabric, declaration, (self.queue, self.events), inlets))
+        Ok(Target::new(self.fabric, declaration, (self.end, self.queue, self.events), inlets))
     }
 }

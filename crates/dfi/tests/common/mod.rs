@@ -149,19 +149,39 @@ pub(crate) struct Outcome {
     pub(crate) arrived: Arrived,
     /// Tuples that were damaged.
     pub(crate) damaged: u64,
-    pub(crate) source_errors: Vec<(usize, Error)>,
-    pub(crate) target_errors: Vec<(usize, Error)>,
+    /// Ends that failed: index, error, and the time by the clock.
+    pub(crate) source_errors: Vec<(usize, Error, Duration)>,
+    pub(crate) target_errors: Vec<(usize, Error, Duration)>,
     /// Tuples pushed by each source.
     pub(crate) pushed: Vec<u64>,
     pub(crate) unfinished: usize,
 }
 
-/// Runs all ends on this thread, in an order drawn from the seed; `idle` lets time pass and may
-/// stop nodes.
+/// Runs all ends on this thread, in an order drawn from the seed; `idle` lets time pass.
 pub(crate) fn run<F: Fabric>(
     ends: &mut Ends<F>,
     plan: Plan,
     mut idle: impl FnMut(usize),
+) -> Outcome {
+    let all = vec![false; ends.sources.len() + ends.targets.len()];
+    run_with(
+        ends,
+        plan,
+        |step, _| {
+            idle(step);
+            Duration::ZERO
+        },
+        all,
+    )
+}
+
+/// The same; `idle` may also mark ends, sources first, that are not called any more, and returns
+/// the time. `done` are ends that are never called.
+pub(crate) fn run_with<F: Fabric>(
+    ends: &mut Ends<F>,
+    plan: Plan,
+    mut idle: impl FnMut(usize, &mut [bool]) -> Duration,
+    mut done: Vec<bool>,
 ) -> Outcome {
     let (sources, targets) = (ends.sources.len(), ends.targets.len());
     let mut outcome = Outcome {
@@ -170,13 +190,13 @@ pub(crate) fn run<F: Fabric>(
         unfinished: sources + targets,
         ..Outcome::default()
     };
-    let mut done = vec![false; sources + targets];
     let mut chance = Chance(plan.seed);
     for step in 0..plan.steps_max {
+        let now = idle(step, &mut done);
+        outcome.unfinished = done.iter().filter(|done| !**done).count();
         if outcome.unfinished == 0 {
             break;
         }
-        idle(step);
         let at = chance.below(sources + targets);
         if done[at] {
             continue;
@@ -185,7 +205,7 @@ pub(crate) fn run<F: Fabric>(
             let pushed = &mut outcome.pushed[at];
             let result = source_turn(&mut ends.sources[at], (at, pushed), plan, &mut chance);
             result.unwrap_or_else(|error| {
-                outcome.source_errors.push((at, error));
+                outcome.source_errors.push((at, error, now));
                 true
             })
         } else {
@@ -197,12 +217,11 @@ pub(crate) fn run<F: Fabric>(
             result
                 .map(|(finished, damaged)| (outcome.damaged += damaged, finished).1)
                 .unwrap_or_else(|error| {
-                    outcome.target_errors.push((at, error));
+                    outcome.target_errors.push((at, error, now));
                     true
                 })
         };
         done[at] = finished;
-        outcome.unfinished -= usize::from(finished);
     }
     outcome
 }
