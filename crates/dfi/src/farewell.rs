@@ -25,12 +25,13 @@ pub(crate) const WAKE: u32 = 1;
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Posts the last word of an endpoint that fails since `lost` is lost. Where that is impossible the
-/// connection ends.
-pub(crate) fn post<F: Fabric>(link: &mut Link<F>, lost: End) {
+/// connection ends. A target may sleep and is woken; a source never sleeps and has no receives.
+pub(crate) fn post<F: Fabric>(link: &mut Link<F>, to: Role, lost: End) {
     let word = FAILED | (lost.role as u64) << ROLE_SHIFT | u64::from(lost.index);
     let value = word.to_ne_bytes();
     let tell = |link: &mut Link<F>| -> Result<()> {
-        let write = link.word(PEER_COUNT, &value, Some(WAKE))?;
+        let wake = (to == Role::Target).then_some(WAKE);
+        let write = link.word(PEER_COUNT, &value, wake)?;
         link.post(&mut [write], Some(CONTROL))
     };
     if !link.room(1) || tell(link).is_err() {

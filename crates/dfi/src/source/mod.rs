@@ -20,7 +20,7 @@ use crate::schema::{AsTuple, Schema};
 use crate::source::lane::Lane;
 use crate::source::outbox::Outbox;
 use crate::source::router::Router;
-use crate::thread::Loss;
+use crate::thread::{Loss, Role};
 
 pub use setup::SourceSetup;
 pub(crate) use setup::sub_region;
@@ -301,6 +301,12 @@ impl<F: Fabric> Source<F> {
             self.poll()?;
             self.write(at)?;
         }
+        if self.outboxes[at].sealed.is_multiple_of(self.shape.per_look())
+            && self.fabric.now().saturating_sub(self.probed) >= PROBE_EVERY
+        {
+            // A target that gets nothing is lost unnoticed otherwise.
+            self.look()?;
+        }
         Ok(())
     }
 
@@ -427,7 +433,7 @@ impl<F: Fabric> Source<F> {
         let lost = End::of_error(&error, self.end);
         self.failed = Some(error.clone());
         self.outboxes.iter_mut().for_each(Outbox::shut);
-        self.lanes.iter_mut().for_each(|lane| farewell::post(&mut lane.link, lost));
+        self.lanes.iter_mut().for_each(|lane| farewell::post(&mut lane.link, Role::Target, lost));
         let start = self.fabric.now();
         let is_leaving = |lane: &Lane<F>| lane.link.failure().is_none() && !lane.link.is_quiet();
         while self.lanes.iter().any(is_leaving)

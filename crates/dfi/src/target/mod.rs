@@ -18,7 +18,7 @@ use crate::registry::End;
 use crate::ring::Shape;
 use crate::schema::Schema;
 use crate::target::inlet::{Inlet, Progress};
-use crate::thread::Loss;
+use crate::thread::{Loss, Role};
 
 pub use setup::TargetSetup;
 
@@ -212,6 +212,13 @@ impl<F: Fabric> Target<F> {
             return Err(error.clone());
         }
         if let Some(found) = self.scan()? {
+            if self.counters.segments.is_multiple_of(self.shape.per_look()) {
+                let now = self.fabric.now();
+                if now.saturating_sub(self.polled) >= POLL_EVERY {
+                    // Silent sources among busy ones.
+                    self.look_after(now)?;
+                }
+            }
             return Ok(Step::Found(found));
         }
         self.counters.stalls += 1;
@@ -233,11 +240,7 @@ impl<F: Fabric> Target<F> {
     fn look_closer(&mut self, now: Duration) -> Result<Step> {
         self.poll()?;
         if now.saturating_sub(self.polled) >= POLL_EVERY {
-            self.polled = now;
-            let mut open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
-            if let Err(error) = open.try_for_each(|inlet| inlet.link.probe(now)) {
-                return Err(self.fail(error.into()));
-            }
+            self.probe(now)?;
         }
         // What had arrived before a failure is found by a look that comes after it was known.
         if let Some(found) = self.scan()? {
@@ -255,6 +258,30 @@ impl<F: Fabric> Target<F> {
             }
         }
         Ok(if self.left == 0 { Step::End } else { Step::Empty })
+    }
+
+    /// Asks silent sources whether they are there.
+    fn probe(&mut self, now: Duration) -> Result<()> {
+        self.polled = now;
+        let mut open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
+        let probed = open.try_for_each(|inlet| inlet.link.probe(now));
+        probed.map_err(|error| self.fail(error.into()))
+    }
+
+    /// A segment was found: takes completions, and judges sources whose rings have nothing more.
+    #[cold]
+    fn look_after(&mut self, now: Duration) -> Result<()> {
+        self.poll()?;
+        self.probe(now)?;
+        for at in 0..self.inlets.len() {
+            let inlet = &self.inlets[at];
+            if inlet.progress == Progress::Open
+                && matches!(inlet.look(&self.shape, self.tuple_bytes), Ok(None))
+            {
+                self.judge(at)?;
+            }
+        }
+        Ok(())
     }
 
     /// Judges a source that has sent all that it can have sent if its connection has failed.
@@ -309,7 +336,7 @@ impl<F: Fabric> Target<F> {
         let lost = End::of_error(&error, self.end);
         self.failed = Some(error.clone());
         let open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
-        open.for_each(|inlet| farewell::post(&mut inlet.link, lost));
+        open.for_each(|inlet| farewell::post(&mut inlet.link, Role::Source, lost));
         let start = self.fabric.now();
         let is_leaving = |one: &Inlet<F>| one.link.failure().is_none() && !one.link.is_quiet();
         while self.inlets.iter().any(is_leaving)
