@@ -22,8 +22,8 @@ pub struct Counters {
     pub repeated_reads: u64,
     /// Writes that woke a sleeping target.
     pub wakes: u64,
-    /// At a source: calls that found no segment to fill. At a target: rounds over all rings without a
-    /// segment.
+    /// At a source: calls that found no segment to fill. At a target: rounds over all rings that
+    /// found no segment.
     pub stalls: u64,
     /// Bytes of memory registered for rings.
     pub ring_bytes: u64,

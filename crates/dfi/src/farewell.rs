@@ -39,8 +39,7 @@ pub(crate) fn post<F: Fabric>(link: &mut Link<F>, to: Role, lost: End) {
     }
 }
 
-/// The peer that is lost by the last word of this link's peer; that one itself if the word names
-/// no end of the flow.
+/// The lost peer that a last word names; the peer that wrote the word, if the flow has no such end.
 fn lost_by_word(word: u64, teller: Peer, declaration: &Declaration) -> Option<Peer> {
     if word & FAILED == 0 {
         return None;

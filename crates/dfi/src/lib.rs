@@ -106,8 +106,8 @@
 //! *End.* The last segment of a pair has the flag END and no payload. The target confirms it with
 //! one write, so that a source knows whether a connection broke before or after its end.
 //!
-//! *Failure.* An endpoint that fails tells its peers which thread was lost, with one write each. It
-//! waits up to 2 ms for these writes to leave.
+//! *Failure.* A failing endpoint names the lost thread to all its peers, with a write to each. The
+//! endpoint waits up to 2 ms for these writes to leave.
 //!
 //! *Sleep.* A target that finds nothing for a while sleeps, and the next segment's write wakes it
 //! ([`millstream_flow::link`]). A source that waits for a slow target does not sleep.

@@ -26,17 +26,17 @@ pub use aggregate::Aggregate;
 /// Bytes of the table's chunks that are kept for use again.
 const POOL_BYTES: usize = 1 << 20;
 
-/// A target that aggregates what it consumes: the receiving end of a combine flow.
+/// An aggregating target: the receiving end of a combine flow.
 ///
-/// It aggregates the tuples of any flow's target: behind a shuffle by key, each target has groups
-/// of its own.
+/// The target may belong to a flow of any kind. Behind a shuffle by key, each target has its own
+/// groups.
 pub struct Combiner<F: Fabric> {
     target: Target<F>,
     groups: Groups,
 }
 
 impl<F: Fabric> Combiner<F> {
-    /// Aggregates the tuples of `target` by these attributes; without any there is one group.
+    /// Aggregates the tuples of `target` by these attributes. An empty list makes one group.
     ///
     /// # Errors
     /// The schema has no such attribute, or its type does not fit the function
@@ -208,7 +208,7 @@ impl Groups {
     }
 }
 
-/// A group: the values of its attributes and its aggregates.
+/// A group: values of attributes and aggregates.
 pub struct Group<'a> {
     groups: &'a Groups,
     rows: RowsRef<'a>,

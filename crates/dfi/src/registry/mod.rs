@@ -41,7 +41,7 @@ impl End {
 }
 
 impl End {
-    /// The end that an error says is lost; `own` if it names none.
+    /// The lost end that an error names; `own` if the error names no end.
     pub(crate) fn of_error(error: &Error, own: End) -> End {
         match error {
             Error::PeerLost { peer, .. } => End { role: peer.role, index: peer.index },

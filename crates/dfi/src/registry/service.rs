@@ -23,7 +23,7 @@ const REQUESTS_MAX: usize = 1 << 12;
 /// Pause before a service that does not listen yet is called again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A registry that answers the calls of [`RegistryClient`]s. The process that runs it uses
+/// A registry that answers the calls of [`RegistryClient`]s. The service's own process uses
 /// [`RegistryService::local`]. Dropping it ends the service; flows whose threads have connected go
 /// on.
 pub struct RegistryService {

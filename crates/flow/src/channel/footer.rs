@@ -46,7 +46,7 @@ impl Footer {
     /// The word that is polled.
     #[inline]
     pub fn encode(self, lap: u8) -> u64 {
-        let flags = u64::from(self.end) * END | u64::from(self.free) * FREE;
+        let flags = (u64::from(self.end) * END) | (u64::from(self.free) * FREE);
         (u64::from(lap) << LAP_SHIFT) | flags | u64::from(self.bytes)
     }
 
