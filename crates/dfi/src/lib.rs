@@ -137,6 +137,8 @@ mod declaration;
 mod error;
 mod farewell;
 mod flow;
+#[cfg(test)]
+mod loom_tests;
 mod options;
 mod registry;
 mod ring;

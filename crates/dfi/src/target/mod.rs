@@ -158,7 +158,7 @@ impl<F: Fabric> Target<F> {
     /// As [`Target::consume`].
     pub fn try_consume(&mut self) -> Result<Consumed<'_>> {
         self.free();
-        Ok(match self.step()? {
+        Ok(match self.step(true)? {
             Step::Found(found) => Consumed::Batch(self.batch(found)),
             Step::Empty => Consumed::Empty,
             Step::End => Consumed::End,
@@ -207,7 +207,9 @@ impl<F: Fabric> Target<F> {
         Ok(None)
     }
 
-    fn step(&mut self) -> Result<Step> {
+    /// One look. With `seldom` the caller may not look again soon, so the time counts and not the
+    /// number of looks.
+    fn step(&mut self, seldom: bool) -> Result<Step> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -225,9 +227,11 @@ impl<F: Fabric> Target<F> {
         self.looks = self.looks.wrapping_add(1);
         let by_polling = self.fabric.limits().progress_by_polling;
         let often = by_polling || self.looks.is_multiple_of(LOOKS_PER_POLL) || self.has_ending();
-        let now = self.fabric.now();
-        if often || now.saturating_sub(self.polled) >= POLL_EVERY {
-            return self.look_closer(now);
+        if often || seldom {
+            let now = self.fabric.now();
+            if often || now.saturating_sub(self.polled) >= POLL_EVERY {
+                return self.look_closer(now);
+            }
         }
         Ok(if self.left == 0 { Step::End } else { Step::Empty })
     }
@@ -351,7 +355,7 @@ impl<F: Fabric> Target<F> {
         let mut start = None;
         let mut looks = 0_u32;
         loop {
-            match self.step()? {
+            match self.step(false)? {
                 Step::Found(found) => return Ok(Some(found)),
                 Step::End => return Ok(None),
                 Step::Empty => {}

@@ -2,6 +2,8 @@
 //! checks everything that arrives.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod suite;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
