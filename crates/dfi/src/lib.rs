@@ -130,6 +130,11 @@
 //! Peers hold the job's token and are trusted not to write to a segment that is not free. All else
 //! that a peer writes (footers, counts, set-up messages) is checked from a private copy before use.
 
+/// The examples of the guide are run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/flows.md")]
+struct Guide;
+
 mod batch;
 mod combine;
 mod counters;
