@@ -77,7 +77,8 @@
 //!   within two seconds, as long as the endpoints are called. With [`OnLoss::Drop`] a lost target
 //!   leaves a replicate flow, and a lost source ends after its last whole segment; each loss is
 //!   reported once ([`Source::take_losses`], [`Target::take_losses`]).
-//! - Nothing is allocated per tuple or per segment. Per tuple there is no atomic operation.
+//! - Nothing is allocated per tuple or per segment. A tuple of a bandwidth flow costs no atomic
+//!   operation, a segment a few and one sequentially consistent fence.
 //! - Calls that begin with `try_` never wait.
 //!
 //! Not promised: nothing is retried or reconnected, sources and targets do not come and go, and a
