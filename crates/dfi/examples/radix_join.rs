@@ -170,6 +170,8 @@ fn declare(name: &str, plan: Plan, registry: &impl Registry) -> Result<()> {
         .targets((0..plan.partitions()).map(|partition| Thread::new(1, partition as u32)))
         .schema(Schema::new().u32("key").u32("value"))
         .route(Route::Explicit)
+        // With more threads than cores a thread may be late to connect.
+        .silence(PATIENCE)
         .publish(registry)
 }
 

@@ -81,6 +81,9 @@
 //!   operation, a segment a few and one sequentially consistent fence.
 //! - Calls that begin with `try_` never wait.
 //!
+//! Connect soon after joining. A joined peer that does not connect within the flow's silence
+//! ([`Flow::silence`]) after the first segment for the peer counts as lost.
+//!
 //! Not promised: a stopped process (`SIGSTOP`) of a live host goes unnoticed, since one-sided
 //! requests need no thread of the target. Nothing is retried or reconnected, sources and targets do
 //! not come and go, and a tuple has a fixed length. Multicast and global order (thesis, section
