@@ -10,6 +10,8 @@ use millstream_contract::table::{Chunk, Decoded};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
+use crate::feed::Feed;
+
 /// Reaction to the loss of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLoss {
@@ -68,6 +70,8 @@ struct Slot {
     sender: Option<Waker>,
     /// A batch of the present producer could not be decoded.
     damage: Option<Error>,
+    /// The ring of the producer, until the slot's reader takes it.
+    feed: Option<Feed>,
 }
 
 impl std::fmt::Debug for Slot {
@@ -155,6 +159,25 @@ impl Slots {
         Ok(Next::Chunk(chunk))
     }
 
+    /// Gives the producer in a slot a ring.
+    pub(crate) fn attach(&self, slot: usize, feed: Feed) {
+        let mut state = self.lock();
+        // A job that reads no more drops the ring, and the producer learns of it.
+        let refused = match state.is_gone {
+            true => Some(feed),
+            false => state.slots[slot].feed.replace(feed),
+        };
+        let reader = state.slots[slot].reader.take();
+        drop(state);
+        drop(refused);
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    /// The ring of a slot that has not been taken.
+    pub(crate) fn feed(&self, slot: usize) -> Option<Feed> {
+        self.lock().slots[slot].feed.take()
+    }
+
     /// Whether a slot has no producer, and nobody waits for one.
     pub(crate) fn is_absent(&self, slot: usize) -> bool {
         let state = self.lock();
@@ -181,10 +204,11 @@ impl Slots {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_gone = true;
-        let waiting: Vec<_> =
-            state.slots.iter_mut().map(|slot| std::mem::take(&mut slot.waiting)).collect();
+        let take = |slot: &mut Slot| (std::mem::take(&mut slot.waiting), slot.feed.take());
+        let waiting: Vec<_> = state.slots.iter_mut().map(take).collect();
         let wakers = state.all_wakers();
         drop(state);
+        // Each producer needs the lock when it goes.
         drop(waiting);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -297,6 +321,11 @@ impl Producer {
     fn sent(&self, chunk: Option<Box<dyn Chunk>>, watermark_us: Option<i64>) -> Sent {
         let (slots, slot, producer) = (self.slots.clone(), self.number, self.name.clone());
         Sent { chunk, watermark_us, slots, slot, producer }
+    }
+
+    /// The number of its slot.
+    pub(crate) fn number(&self) -> usize {
+        self.number
     }
 
     /// Rows sent.
