@@ -251,6 +251,9 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), Kind::Join as usize);
+        assert_eq!(
+            (1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(),
+            Kind::Join as usize
+        );
     }
 }
