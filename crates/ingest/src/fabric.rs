@@ -91,7 +91,7 @@ pub(crate) fn publish(
         .publish(registry)
 }
 
-/// A target that waits for its source.
+/// A target without a source yet.
 pub(crate) trait Joined: Send {
     fn connect(self: Box<Self>, registry: &LocalRegistry) -> Result<Box<dyn Inflow>>;
 }

@@ -11,21 +11,12 @@ use millstream_connect::ArrowMessages;
 use millstream_dfi::Consumed;
 
 use crate::fabric::Inflow;
-use crate::slots::{Producer, Refused};
+use crate::ring::{Looked, Ring};
+use crate::slots::{Refused, Sender};
 use crate::wire::{self, Answer, Frame, HEAD_BYTES};
 
 /// In front of each message of an Arrow stream, then the length of its metadata.
 const CONTINUATION: u32 = u32::MAX;
-
-/// Progress of a look into a ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Looked {
-    /// A segment came.
-    Some,
-    Nothing,
-    /// The producer has ended or was lost: there is no ring any more.
-    Gone,
-}
 
 /// A ring, and the producer in its slot.
 pub(crate) struct Feed {
@@ -34,7 +25,7 @@ pub(crate) struct Feed {
     messages: ArrowMessages,
     /// The message of the schema, which the producer has sent before.
     schema: Bytes,
-    producer: Option<Producer>,
+    sender: Option<Sender>,
     control: TcpStream,
     place: String,
 }
@@ -44,26 +35,15 @@ impl Feed {
         inflow: Box<dyn Inflow>,
         (place, frame_bytes_max): (String, u64),
         (messages, schema): (ArrowMessages, Bytes),
-        (producer, control): (Producer, TcpStream),
+        (sender, control): (Sender, TcpStream),
     ) -> Feed {
         let frames = Frames::new(frame_bytes_max);
-        Feed { inflow, frames, messages, schema, producer: Some(producer), control, place }
-    }
-
-    /// Hands the next segment to the job.
-    pub(crate) fn look(&mut self) -> Looked {
-        match self.take() {
-            Ok(looked) => looked,
-            Err(why) => {
-                self.refuse(&why);
-                Looked::Gone
-            }
-        }
+        Feed { inflow, frames, messages, schema, sender: Some(sender), control, place }
     }
 
     fn take(&mut self) -> Result<Looked, String> {
-        let Some(producer) = &mut self.producer else { return Ok(Looked::Gone) };
-        match producer.has_room(Waker::noop()) {
+        let Some(sender) = &mut self.sender else { return Ok(Looked::Gone) };
+        match sender.has_room(Waker::noop()) {
             Ok(_) => {}
             Err(Refused::Damaged(error)) => return Err(error.to_string()),
             Err(Refused::Over(why) | Refused::Full(why)) => return Err(why),
@@ -72,11 +52,11 @@ impl Feed {
             Consumed::Batch(batch) => batch,
             Consumed::Empty => return Ok(Looked::Nothing),
             Consumed::End => {
-                let rows = producer.rows();
+                let rows = sender.rows();
                 if self.frames.is_amid() {
                     return Err(format!("{}: the stream ends amid a frame", self.place));
                 }
-                self.producer.take().into_iter().for_each(Producer::end);
+                self.sender.take().into_iter().for_each(Sender::end);
                 // The producer may be gone.
                 let _ = wire::answer(&mut self.control, &Answer::Taken(rows));
                 return Ok(Looked::Gone);
@@ -103,7 +83,7 @@ impl Feed {
                 }
             };
             let rows = self.messages.rows() - before;
-            match producer.send(chunks, rows, watermark) {
+            match sender.send(chunks, rows, watermark) {
                 Ok(()) => {}
                 Err(Refused::Damaged(error)) => return Err(error.to_string()),
                 Err(Refused::Over(why) | Refused::Full(why)) => return Err(why),
@@ -111,11 +91,22 @@ impl Feed {
         }
         Ok(Looked::Some)
     }
+}
 
-    /// Takes no more, and says why. What has been taken counts.
-    pub(crate) fn refuse(&mut self, why: &str) {
-        if let Some(producer) = self.producer.take() {
-            let rows = producer.rows();
+impl Ring for Feed {
+    fn look(&mut self) -> Looked {
+        match self.take() {
+            Ok(looked) => looked,
+            Err(why) => {
+                self.refuse(&why);
+                Looked::Gone
+            }
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        if let Some(sender) = self.sender.take() {
+            let rows = sender.rows();
             let why = format!("{why} (records taken before: {rows})");
             let _ = wire::answer(&mut self.control, &Answer::Refused(why));
         }

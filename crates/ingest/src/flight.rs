@@ -30,7 +30,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::served::{Served, check_name, is_equal};
-use crate::slots::{Producer, Refused};
+use crate::slots::{Refused, Sender};
 
 /// How long clients have to read their answers when the last table of a server has gone.
 const GRACE: Duration = Duration::from_secs(1);
@@ -211,7 +211,7 @@ impl Service {
 
 /// The next message of a stream, once its slot has room; `None` at the end of the stream.
 async fn next_with_room(
-    sender: &Producer,
+    sender: &Sender,
     messages: &mut Streaming<FlightData>,
 ) -> Result<Option<FlightData>, Status> {
     std::future::poll_fn(|context| match sender.has_room(context.waker()) {

@@ -32,6 +32,9 @@
 //! producer alone. There is no encryption: another address than one of this machine has to be
 //! written.
 //!
+//! **A table to write** has the option `connect` in place of `listen`, with `name`, `producer` and
+//! `token`: [`ChannelSink`] is a producer of another job's table, whose transport is a ring.
+//!
 //! Records come once, so a job with checkpoints is refused the table. In a job of several processes
 //! the coordinator listens.
 
@@ -39,7 +42,9 @@ mod fabric;
 mod feed;
 mod flight;
 mod producer;
+mod ring;
 mod served;
+mod sink;
 mod slots;
 mod table;
 mod welcome;
@@ -50,6 +55,7 @@ use std::sync::Arc;
 use millstream_connect::{Connector, Registry};
 
 pub use producer::{Producer, ProducerOptions};
+pub use sink::ChannelSink;
 pub use table::ChannelSource;
 pub use wire::Transport;
 
@@ -58,7 +64,11 @@ pub fn register(registry: &Registry) {
     registry.register(
         "channel",
         Connector::new()
-            .source(|options| Ok(Arc::new(ChannelSource::from_options(options)?)))
-            .check(|options| ChannelSource::from_options(options).map(drop)),
+            .source(|options| {
+                sink::refuse_reading(options)?;
+                Ok(Arc::new(ChannelSource::from_options(options)?))
+            })
+            .sink(sink::make)
+            .check(sink::check),
     );
 }

@@ -1,4 +1,4 @@
-//! The table that producers feed, whatever connects them with the job.
+//! The table that producers feed, over any transport.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) fn is_equal(token: &str, presented: Option<&str>) -> bool {
     token.len() == presented.len() && differences == 0
 }
 
-/// The name that a producer gives itself.
+/// Checks the name of a producer.
 pub(crate) fn check_name(name: &str) -> Result<&str, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);

@@ -14,8 +14,8 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use crate::feed::{Feed, Looked};
 use crate::flight::Server;
+use crate::ring::{Looked, Ring};
 use crate::served::Served;
 use crate::slots::{Layout, Next, OnLoss, Slots};
 use crate::welcome::{Host, Listener};
@@ -209,7 +209,7 @@ impl Table for ChannelSource {
                 serving: serving.clone(),
                 slot: slot as usize,
                 chunks: 0,
-                feed: None,
+                ring: None,
                 fed_us: 0,
             })
         };
@@ -246,7 +246,7 @@ fn ring(options: &Options<'_>, has_rings: bool) -> Result<(usize, usize)> {
     Ok((segment.unwrap_or(64 << 10), segments.unwrap_or(8) as usize))
 }
 
-/// Who listens.
+/// The listener of a table.
 #[derive(Debug)]
 enum Door {
     Flight(Arc<Server>),
@@ -288,7 +288,7 @@ struct SlotSplit {
     slot: usize,
     chunks: u64,
     /// The ring of the producer in the slot, and when a segment came last.
-    feed: Option<Feed>,
+    ring: Option<Box<dyn Ring>>,
     fed_us: i64,
 }
 
@@ -296,17 +296,17 @@ impl SlotSplit {
     /// Looks into the ring. `None` once there is nothing to wait for; otherwise whether a segment
     /// came.
     fn look(&mut self, now_us: i64) -> Option<bool> {
-        if self.feed.is_none() {
-            self.feed = self.serving.as_ref()?.slots.feed(self.slot);
+        if self.ring.is_none() {
+            self.ring = self.serving.as_ref()?.slots.ring(self.slot);
         }
-        match self.feed.as_mut()?.look() {
+        match self.ring.as_mut()?.look() {
             Looked::Some => {
                 self.fed_us = now_us;
                 Some(true)
             }
             Looked::Nothing => Some(false),
             Looked::Gone => {
-                self.feed = None;
+                self.ring = None;
                 Some(true)
             }
         }
@@ -351,8 +351,8 @@ impl Split for SlotSplit {
                     return Ok(SplitPoll::Chunk(chunk));
                 }
                 Next::Ended => {
-                    if let Some(mut feed) = self.feed.take() {
-                        feed.refuse("the job is being drained: it takes no more records");
+                    if let Some(mut ring) = self.ring.take() {
+                        ring.refuse("the job is being drained: it takes no more records");
                     }
                     return Ok(SplitPoll::Ended);
                 }

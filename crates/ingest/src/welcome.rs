@@ -79,7 +79,7 @@ impl Drop for Listener {
     }
 }
 
-/// What the threads of a listener share.
+/// State that the threads of a listener share.
 struct Door {
     host: Host,
     token: Token,
@@ -190,7 +190,7 @@ impl Door {
             (messages, schema),
             (slot, control),
         );
-        served.slots.attach(number, feed);
+        served.slots.attach(number, Box::new(feed));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What a producer and a job say to each other over a ring and before it (`docs/wire.md`).
+//! Greetings, answers and frames of producers with rings (`docs/wire.md`).
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ const SCHEMA_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a frame's head.
 pub(crate) const HEAD_BYTES: usize = 16;
 
-/// What connects a producer with a job.
+/// The connection of a producer with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -46,7 +46,7 @@ pub(crate) struct Greeting {
 pub(crate) enum Answer {
     /// The flow to join.
     Welcome(Welcome),
-    /// Why the job takes nothing, or nothing more.
+    /// The reason of a refusal.
     Refused(String),
     /// The rows that the job has taken.
     Taken(u64),

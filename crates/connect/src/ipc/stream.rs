@@ -56,7 +56,7 @@ impl ArrowMessages {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// The fault of damaged metadata.
     pub fn body_bytes(metadata: &Bytes) -> std::result::Result<usize, String> {
         let bytes = Message::new(metadata.clone())?.body_bytes;
         usize::try_from(bytes).map_err(|_| "a body beyond all memory".to_string())

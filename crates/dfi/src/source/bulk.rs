@@ -7,9 +7,9 @@ use crate::source::Source;
 use crate::source::router::Router;
 
 impl<F: Fabric> Source<F> {
-    /// Pushes tuples that lie one behind the other in memory, as [`Source::push_to`] pushes each of
-    /// them: with one copy for each segment that they fill. The flow is a shuffle flow with
-    /// [`Route::Explicit`](crate::Route).
+    /// Pushes adjacent tuples of memory to a target of a shuffle flow with
+    /// [`Route::Explicit`](crate::Route). The order is that of [`Source::push_to`] for each tuple.
+    /// There is one copy for each segment.
     ///
     /// # Errors
     /// As [`Source::push_to`]; a length that is no multiple of a tuple's.
