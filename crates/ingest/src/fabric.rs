@@ -76,19 +76,35 @@ impl Device {
     }
 }
 
-/// Publishes the flow of a ring: from a producer to a slot, in words of 8 bytes.
-pub(crate) fn publish(
-    registry: &impl Registry,
-    flow: &str,
-    (segment, segments): (usize, usize),
-) -> Result<()> {
-    Flow::shuffle(flow)
-        .sources([SOURCE])
-        .targets([TARGET])
-        .schema(Schema::new().u64("word"))
-        .route(Route::Explicit)
-        .optimise(Bandwidth { segment, segments, source_segments: segments.min(4) })
-        .publish(registry)
+/// A published flow: its name is free again when this is dropped.
+pub(crate) struct Published {
+    registry: LocalRegistry,
+    flow: String,
+}
+
+impl Published {
+    /// Publishes the flow of a ring: from a producer to a slot, in words of 8 bytes.
+    pub(crate) fn new(
+        registry: &LocalRegistry,
+        flow: &str,
+        (segment, segments): (usize, usize),
+    ) -> Result<Published> {
+        Flow::shuffle(flow)
+            .sources([SOURCE])
+            .targets([TARGET])
+            .schema(Schema::new().u64("word"))
+            .route(Route::Explicit)
+            .optimise(Bandwidth { segment, segments, source_segments: segments.min(4) })
+            .publish(registry)?;
+        Ok(Published { registry: registry.clone(), flow: flow.to_string() })
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        // It was published, and nobody else withdraws it.
+        let _ = self.registry.withdraw(&self.flow);
+    }
 }
 
 /// A target without a source yet.

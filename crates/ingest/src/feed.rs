@@ -10,7 +10,7 @@ use bytes::Bytes;
 use millstream_connect::ArrowMessages;
 use millstream_dfi::Consumed;
 
-use crate::fabric::Inflow;
+use crate::fabric::{Inflow, Published};
 use crate::ring::{Looked, Ring};
 use crate::slots::{Refused, Sender};
 use crate::wire::{self, Answer, Frame, HEAD_BYTES};
@@ -28,17 +28,19 @@ pub(crate) struct Feed {
     sender: Option<Sender>,
     control: TcpStream,
     place: String,
+    /// The name of the flow is in use.
+    _flow: Published,
 }
 
 impl Feed {
     pub(crate) fn new(
-        inflow: Box<dyn Inflow>,
+        (inflow, flow): (Box<dyn Inflow>, Published),
         (place, frame_bytes_max): (String, u64),
         (messages, schema): (ArrowMessages, Bytes),
         (sender, control): (Sender, TcpStream),
     ) -> Feed {
         let frames = Frames::new(frame_bytes_max);
-        Feed { inflow, frames, messages, schema, sender: Some(sender), control, place }
+        Feed { inflow, frames, messages, schema, sender: Some(sender), control, place, _flow: flow }
     }
 
     fn take(&mut self) -> Result<Looked, String> {
@@ -74,7 +76,7 @@ impl Feed {
                     for (metadata, body) in
                         split(&bytes).map_err(|why| format!("{}: {why}", self.place))?
                     {
-                        if metadata != self.schema {
+                        if !is_schema(&metadata, &self.schema) {
                             let taken = self.messages.take(metadata, body);
                             chunks.extend(taken.map_err(|error| error.to_string())?);
                         }
@@ -170,6 +172,11 @@ impl Frames {
             }
         }
     }
+}
+
+/// Whether these are the metadata of the schema, with zeros behind or without.
+fn is_schema(metadata: &Bytes, schema: &Bytes) -> bool {
+    metadata.strip_prefix(&schema[..]).is_some_and(|rest| rest.iter().all(|byte| *byte == 0))
 }
 
 /// The messages of an Arrow stream: metadata and body of each. Padding behind the last is zeros.

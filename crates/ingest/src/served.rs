@@ -1,4 +1,4 @@
-//! The table that producers feed, over any transport.
+//! A table that producers feed, over any transport.
 
 use std::sync::Arc;
 

@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_connect::ArrowMessages;
-use millstream_dfi::{Registry, RegistryService};
+use millstream_dfi::RegistryService;
 use millstream_fabric::setup::Token;
 
-use crate::fabric::{Device, PATIENCE, publish};
+use crate::fabric::{Device, PATIENCE, Published};
 use crate::feed::Feed;
 use crate::served::{Served, check_name, is_equal};
 use crate::slots::Refused;
@@ -168,7 +168,7 @@ impl Door {
         let device = Device::open(*transport, self.token, here).map_err(|error| failed(&error))?;
         let flow = format!("{name}/{}", self.flows.fetch_add(1, Ordering::Relaxed));
         let registry = self.registry.local();
-        publish(registry, &flow, *ring).map_err(|error| failed(&error))?;
+        let published = Published::new(registry, &flow, *ring).map_err(|error| failed(&error))?;
         let inflow = device.join(registry, &flow).and_then(|joined| {
             let welcome = Answer::Welcome(Welcome {
                 transport: *transport,
@@ -180,12 +180,10 @@ impl Door {
             let _ = wire::answer(stream, &welcome);
             joined.connect(registry)
         });
-        // The name of a flow is used once.
-        let _ = registry.withdraw(&flow);
         let inflow = inflow.map_err(|error| failed(&error))?;
         let number = slot.number();
         let feed = Feed::new(
-            inflow,
+            (inflow, published),
             (place, served.message_bytes_max),
             (messages, schema),
             (slot, control),

@@ -5,22 +5,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::utils::batches_to_flight_data;
 use arrow_flight::{FlightData, FlightDescriptor, PutResult};
 use futures_core::Stream;
-use millstream_contract::Result;
-use millstream_contract::table::{Chunk, OpenOptions, Split, SplitPoll, Table, TableOptions};
+use millstream_contract::table::{Chunk, OpenOptions, Split, SplitPoll, Table};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use super::{Got, JOINED, batch, farewell, next, notices, poll, table};
-
-use millstream_ingest::ChannelSource;
 
 /// An open table, which reads both columns.
 struct Open {
@@ -111,7 +108,7 @@ impl Open {
     }
 
     fn farewell(&mut self) -> String {
-        farewell(&mut self.splits)
+        farewell(&mut self.splits, |_| {})
     }
 }
 
