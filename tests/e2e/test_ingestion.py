@@ -266,3 +266,46 @@ def test_many_producers_lose_nothing(running):
         [(k, count * batches * 5, 1) for k in range(100)]
     said = job.ended()
     assert f"{count * batches * 500:,} records" in said, said
+
+
+COUNTS = "CREATE TABLE counts (s TIMESTAMP(3), page STRING, n BIGINT, WATERMARK FOR s AS s) WITH ({});\n"
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("words", [["--workers", "2"], ["--processes", "2"]])
+def test_a_job_feeds_another_one_over_a_ring(script, transport, words):
+    """100,000 records, counted by page and second in one job, and by page in the other."""
+    listens = f"'connector' = 'channel', 'listen' = '127.0.0.1:0', 'transport' = '{transport}', 'bounded' = 'true', " \
+        "'segment' = '4 KB'"
+    job = Listened(script.write(COUNTS.format(listens) + "SELECT page, SUM(n) AS n, COUNT(*) AS seconds FROM counts "
+                                "GROUP BY page ORDER BY page;"), *words)
+    try:
+        job.says("waits for producers on")
+        address = re.search(r"waits for producers on ([\d.]+:\d+), counts", job.said())[1]
+        sql = """CREATE TABLE made (n BIGINT, ts AS TIMESTAMP '2024-01-01 00:00:00' + n * INTERVAL '0.001' SECOND,
+    page AS CONCAT('/', CAST(n % 7 AS STRING)), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen',
+    'number-of-rows' = '100000', 'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '99999');
+""" + COUNTS.replace(", WATERMARK FOR s AS s", "").format(
+            f"'connector' = 'channel', 'connect' = '{address}', 'producer' = 'first-job'") + """
+INSERT INTO counts SELECT window_start, page, COUNT(*) FROM TABLE(TUMBLE(TABLE made, DESCRIPTOR(ts),
+    INTERVAL '1' SECOND)) GROUP BY window_start, window_end, page;"""
+        first = script.run(sql, *words)
+        assert first.code == 0 and "700 rows" in first.stderr, first.stderr
+        rows = [job.next() for _ in range(8)]
+        assert rows == ["page,n,seconds"] + [f"/{k},{(100_000 - k + 6) // 7},100" for k in range(7)]
+        said = job.ended()
+        assert re.search(r"producer first-job \([\d.:]+\) has ended after 700 records", said), said
+    finally:
+        job.kill()
+
+
+def test_a_table_to_write_says_what_is_wrong(script):
+    table = COUNTS.replace(", WATERMARK FOR s AS s", "")
+    select = "SELECT TIMESTAMP '2024-01-01 00:00:00' AS s, 'a' AS page, 1 AS n FROM (VALUES (1)) AS t(x)"
+    insert = f"INSERT INTO counts {select};"
+    result = script.run(table.format("'connector' = 'channel'") + insert)
+    assert result.code == 1 and "'connect' = '127.0.0.1:8815'" in result.stderr, result.stderr
+    result = script.run(table.format("'connector' = 'channel', 'connect' = '127.0.0.1:1'") + insert)
+    assert result.code == 1 and "channel counts at 127.0.0.1:1" in result.stderr, result.stderr
+    result = script.run(table.format("'connector' = 'channel', 'connect' = '127.0.0.1:1'") + "SELECT * FROM counts;")
+    assert result.code == 1 and "cannot be read" in result.stderr and "'listen'" in result.stderr, result.stderr

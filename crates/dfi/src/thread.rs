@@ -15,7 +15,7 @@ pub struct Thread {
 
 impl Thread {
     /// Thread `id` of node `node`.
-    pub fn new(node: u32, id: u32) -> Thread {
+    pub const fn new(node: u32, id: u32) -> Thread {
         Thread { node, id }
     }
 }

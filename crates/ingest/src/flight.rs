@@ -17,7 +17,6 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo,
@@ -30,25 +29,13 @@ use tokio::sync::oneshot;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::slots::{Producer, Refused, Slots};
+use crate::served::{Served, check_name, is_equal};
+use crate::slots::{Refused, Sender};
 
 /// How long clients have to read their answers when the last table of a server has gone.
 const GRACE: Duration = Duration::from_secs(1);
-/// Bytes of a producer's name at most.
-const NAME_BYTES_MAX: usize = 64;
 /// Name under which a producer presents its own name.
 const PRODUCER: &str = "millstream-producer";
-
-/// A table that is served.
-#[derive(Debug, Clone)]
-pub(crate) struct Served {
-    pub(crate) slots: Arc<Slots>,
-    /// The columns of the table, and those that the job reads.
-    pub(crate) schema: SchemaRef,
-    pub(crate) projection: Arc<[usize]>,
-    pub(crate) token: Option<Arc<str>>,
-    pub(crate) message_bytes_max: u64,
-}
 
 type Tables = Arc<Mutex<BTreeMap<String, Served>>>;
 
@@ -224,7 +211,7 @@ impl Service {
 
 /// The next message of a stream, once its slot has room; `None` at the end of the stream.
 async fn next_with_room(
-    sender: &Producer,
+    sender: &Sender,
     messages: &mut Streaming<FlightData>,
 ) -> Result<Option<FlightData>, Status> {
     std::future::poll_fn(|context| match sender.has_room(context.waker()) {
@@ -244,26 +231,12 @@ fn presented<T>(request: &Request<T>) -> Result<Option<String>, Status> {
     text.map(|text| Some(text.to_string())).ok_or_else(malformed)
 }
 
-/// Whether the right token was presented; takes as long for any token of its length.
-fn is_equal(token: &str, presented: Option<&str>) -> bool {
-    let presented = presented.unwrap_or("");
-    let differences = token.bytes().zip(presented.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
-    token.len() == presented.len() && differences == 0
-}
-
 /// The name of a producer in messages. Without a name, the address.
 fn producer<T>(request: &Request<T>) -> Result<String, Status> {
     let from = request.remote_addr().map_or_else(|| "?".to_string(), |from| from.to_string());
     let Some(value) = request.metadata().get(PRODUCER) else { return Ok(from) };
-    let is_name = |name: &&str| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
-        (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
-    };
-    let name = value.to_str().ok().filter(is_name).ok_or_else(|| {
-        Status::invalid_argument(format!(
-            "'{PRODUCER}' has to be 1 to {NAME_BYTES_MAX} of letters, digits and -_.:/"
-        ))
-    })?;
+    let name = value.to_str().map_err(|_| "no ASCII".to_string()).and_then(check_name);
+    let name = name.map_err(|why| Status::invalid_argument(format!("'{PRODUCER}': {why}")))?;
     Ok(format!("{name} ({from})"))
 }
 

@@ -9,9 +9,13 @@
 //! | `bounded` | `false` | the table ends after as many producers as `producers` says |
 //! | `on_loss` | `notice`, or `fail` for a bounded table | the reaction to the loss of a producer |
 //! | `token` | | what producers have to present; best a secret, `${…}` |
+//! | `transport` | `flight` | `flight`, or rings: `tcp`, `shm` (shared memory), `rdma` |
+//! | `segment`, `segments` | `64 KB`, `8` | of a ring: bytes of a segment, and segments |
 //!
 //! Producers speak Arrow Flight ([`flight`]), so any Flight client is a producer: Python, Java, Go,
-//! C++, Rust. `docs/ingestion.md` says what a user does, `docs/wire.md` what a message looks like.
+//! C++, Rust. Or they link this library ([`Producer`]), and batches come over a ring, which is a
+//! shuffle flow of `millstream_dfi` from the producer to its slot. `docs/ingestion.md` says what a
+//! user does, `docs/wire.md` what a message looks like.
 //!
 //! **Slots.** A producer takes a *slot*, which is a split of the table, until its stream ends. So
 //! each producer has its own watermark. A slot without a producer is idle at once. A new producer
@@ -28,25 +32,43 @@
 //! producer alone. There is no encryption: another address than one of this machine has to be
 //! written.
 //!
+//! **A table to write** has the option `connect` in place of `listen`, with `name`, `producer` and
+//! `token`: [`ChannelSink`] is a producer of another job's table, whose transport is a ring.
+//!
 //! Records come once, so a job with checkpoints is refused the table. In a job of several processes
 //! the coordinator listens.
 
+mod fabric;
+mod feed;
 mod flight;
+mod producer;
+mod ring;
+mod served;
+mod sink;
 mod slots;
 mod table;
+mod welcome;
+mod wire;
 
 use std::sync::Arc;
 
 use millstream_connect::{Connector, Registry};
 
+pub use producer::{Producer, ProducerOptions};
+pub use sink::ChannelSink;
 pub use table::ChannelSource;
+pub use wire::Transport;
 
 /// Makes the connector `channel` known.
 pub fn register(registry: &Registry) {
     registry.register(
         "channel",
         Connector::new()
-            .source(|options| Ok(Arc::new(ChannelSource::from_options(options)?)))
-            .check(|options| ChannelSource::from_options(options).map(drop)),
+            .source(|options| {
+                sink::refuse_reading(options)?;
+                Ok(Arc::new(ChannelSource::from_options(options)?))
+            })
+            .sink(sink::make)
+            .check(sink::check),
     );
 }

@@ -10,6 +10,8 @@ use millstream_contract::table::{Chunk, Decoded};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
+use crate::ring::Ring;
+
 /// Reaction to the loss of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLoss {
@@ -68,6 +70,8 @@ struct Slot {
     sender: Option<Waker>,
     /// A batch of the present producer could not be decoded.
     damage: Option<Error>,
+    /// The ring of the producer, until the slot's reader takes it.
+    ring: Option<Box<dyn Ring>>,
 }
 
 impl std::fmt::Debug for Slot {
@@ -106,7 +110,7 @@ impl Slots {
     }
 
     /// Gives a producer a slot.
-    pub(crate) fn join(self: &Arc<Self>, name: &str) -> std::result::Result<Producer, Refused> {
+    pub(crate) fn join(self: &Arc<Self>, name: &str) -> std::result::Result<Sender, Refused> {
         let mut state = self.lock();
         if let Some(over) = state.refusal() {
             return Err(over);
@@ -129,7 +133,7 @@ impl Slots {
         let wakers = state.readers();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        Ok(Producer { slots: self.clone(), number, name, rows: 0, has_ended: false })
+        Ok(Sender { slots: self.clone(), number, name, rows: 0, has_ended: false })
     }
 
     /// The oldest chunk of a slot. If the slot is empty, `waker` is called when a chunk comes.
@@ -153,6 +157,25 @@ impl Slots {
         drop(state);
         sender.into_iter().for_each(Waker::wake);
         Ok(Next::Chunk(chunk))
+    }
+
+    /// Gives the producer in a slot a ring.
+    pub(crate) fn attach(&self, slot: usize, ring: Box<dyn Ring>) {
+        let mut state = self.lock();
+        // A job that reads no more drops the ring, and the producer learns of it.
+        let refused = match state.is_gone {
+            true => Some(ring),
+            false => state.slots[slot].ring.replace(ring),
+        };
+        let reader = state.slots[slot].reader.take();
+        drop(state);
+        drop(refused);
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    /// The ring of a slot that has not been taken.
+    pub(crate) fn ring(&self, slot: usize) -> Option<Box<dyn Ring>> {
+        self.lock().slots[slot].ring.take()
     }
 
     /// Whether a slot has no producer, and nobody waits for one.
@@ -181,10 +204,11 @@ impl Slots {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_gone = true;
-        let waiting: Vec<_> =
-            state.slots.iter_mut().map(|slot| std::mem::take(&mut slot.waiting)).collect();
+        let take = |slot: &mut Slot| (std::mem::take(&mut slot.waiting), slot.ring.take());
+        let waiting: Vec<_> = state.slots.iter_mut().map(take).collect();
         let wakers = state.all_wakers();
         drop(state);
+        // Each producer needs the lock when it goes.
         drop(waiting);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -232,9 +256,9 @@ impl State {
     }
 }
 
-/// A producer in its slot. Dropped without [`Producer::end`], it is lost.
+/// A producer in its slot. Dropped without [`Sender::end`], it is lost.
 #[derive(Debug)]
-pub(crate) struct Producer {
+pub(crate) struct Sender {
     slots: Arc<Slots>,
     number: usize,
     name: Arc<str>,
@@ -242,7 +266,7 @@ pub(crate) struct Producer {
     has_ended: bool,
 }
 
-impl Producer {
+impl Sender {
     /// Whether it may send; if not, `waker` is called when there is room.
     pub(crate) fn has_room(&self, waker: &Waker) -> std::result::Result<bool, Refused> {
         let mut state = self.slots.lock();
@@ -299,6 +323,11 @@ impl Producer {
         Sent { chunk, watermark_us, slots, slot, producer }
     }
 
+    /// The number of its slot.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
     /// Rows sent.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
@@ -310,7 +339,7 @@ impl Producer {
     }
 }
 
-impl Drop for Producer {
+impl Drop for Sender {
     fn drop(&mut self) {
         let Slots { layout, .. } = &*self.slots;
         let after = format!("{}: producer {}", layout.place, self.name);

@@ -7,14 +7,19 @@ use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
 use millstream_connect::{Options, everybody, io_error};
+use millstream_contract::settings::parse_bytes;
 use millstream_contract::table::{
     OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use crate::flight::{Served, Server};
+use crate::flight::Server;
+use crate::ring::{Looked, Ring};
+use crate::served::Served;
 use crate::slots::{Layout, Next, OnLoss, Slots};
+use crate::welcome::{Host, Listener};
+use crate::wire::Transport;
 
 /// The port that Arrow Flight's own examples use.
 const PORT: u16 = 8815;
@@ -24,6 +29,13 @@ const SLOTS_MAX: u64 = 1024;
 /// Bytes of received batches that wait: at most this, and at most this part of the job's memory.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 const WAITING_PART: u64 = 8;
+/// Bytes of a segment of a ring.
+const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=4 << 20;
+/// How often to look into a ring, while segments come and later.
+const LOOK_SOON_US: i64 = 50;
+const LOOK_US: i64 = 1_000;
+/// After so long without a segment the producer counts as slow.
+const BUSY_US: i64 = 20_000;
 /// Bytes that a message may have in any case.
 const MESSAGE_BYTES_MIN: u64 = 1 << 20;
 
@@ -37,6 +49,10 @@ pub struct ChannelSource {
     bounded: bool,
     on_loss: OnLoss,
     token: Option<Arc<str>>,
+    /// `None`: Arrow Flight.
+    transport: Option<Transport>,
+    /// Bytes of a segment of a ring, and segments.
+    ring: (usize, usize),
     schema: SchemaRef,
 }
 
@@ -67,6 +83,16 @@ impl ChannelSource {
             let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
             is_plain.then(|| Arc::from(text))
         })?;
+        let transport =
+            options.parsed("transport", "'flight', 'tcp', 'shm' or 'rdma'", |text| match text {
+                "flight" => Some(None),
+                "tcp" => Some(Some(Transport::Tcp)),
+                "shm" => Some(Some(Transport::Shm)),
+                "rdma" => Some(Some(Transport::Rdma)),
+                _ => None,
+            })?;
+        let transport = transport.flatten();
+        let ring = ring(&options, transport.is_some())?;
         options.finish("a channel table")?;
         let default = if bounded { OnLoss::Fail } else { OnLoss::Notice };
         Ok(ChannelSource {
@@ -77,6 +103,8 @@ impl ChannelSource {
             bounded,
             on_loss: on_loss.unwrap_or(default),
             token,
+            transport,
+            ring,
             schema: table.schema.clone(),
         })
     }
@@ -108,9 +136,16 @@ impl ChannelSource {
             token: self.token.clone(),
             message_bytes_max: waiting_max.max(MESSAGE_BYTES_MIN),
         };
-        let server = Server::of(self.address, &self.name, served)
-            .map_err(|error| io_error(Path::new(&self.place()), &error))?;
-        Ok(Arc::new(Serving { slots, server, name: self.name.clone() }))
+        let name = self.name.clone();
+        let door = match self.transport {
+            None => Server::of(self.address, &name, served).map(Door::Flight),
+            Some(transport) => {
+                let host = Host { name: name.clone(), served, transport, ring: self.ring };
+                Listener::start(self.address, host).map(Door::Rings)
+            }
+        };
+        let door = door.map_err(|error| io_error(Path::new(&self.place()), &error))?;
+        Ok(Arc::new(Serving { slots, door, name }))
     }
 }
 
@@ -160,9 +195,12 @@ impl Table for ChannelSource {
         };
         let split = |slot: u64| -> Box<dyn Split> {
             let remark = serving.as_ref().filter(|_| slot == 0).map(|serving| {
-                let address = serving.server.address();
-                let name = &self.name;
-                format!("waits for Arrow Flight on grpc://{address}, {name}{}", everybody(address))
+                let (address, name) = (serving.address(), &self.name);
+                let by = match self.transport {
+                    None => "Arrow Flight on grpc://",
+                    Some(_) => "producers on ",
+                };
+                format!("waits for {by}{address}, {name}{}", everybody(address))
             });
             let name = self.slot_name(slot);
             Box::new(SlotSplit {
@@ -171,6 +209,8 @@ impl Table for ChannelSource {
                 serving: serving.clone(),
                 slot: slot as usize,
                 chunks: 0,
+                ring: None,
+                fed_us: 0,
             })
         };
         Ok((0..self.slots).map(split).collect())
@@ -179,22 +219,63 @@ impl Table for ChannelSource {
     fn describe(&self, projection: &[usize]) -> String {
         let (read, all) = (projection.len(), self.schema.fields().len());
         let (slots, all) = (counted(self.slots, "slot"), counted(all as u64, "column"));
-        format!("{} at {} (Arrow Flight, {slots}, {read} of {all})", self.place(), self.address)
+        let by = match self.transport {
+            None => "Arrow Flight",
+            Some(Transport::Tcp) => "rings over TCP",
+            Some(Transport::Shm) => "rings in shared memory",
+            Some(Transport::Rdma) => "rings over RDMA",
+        };
+        format!("{} at {} ({by}, {slots}, {read} of {all})", self.place(), self.address)
     }
+}
+
+/// The options of rings.
+fn ring(options: &Options<'_>, has_rings: bool) -> Result<(usize, usize)> {
+    let form = "a number of bytes from 4 KB to 4 MB, such as '64 KB'";
+    let segment = options.parsed("segment", form, |text| {
+        let bytes = parse_bytes(text).filter(|bytes| SEGMENT_BYTES.contains(bytes))?;
+        Some((bytes as usize).next_multiple_of(16))
+    })?;
+    let segments = options.integer("segments", 2, 1024)?;
+    for (option, is_given) in [("segment", segment.is_some()), ("segments", segments.is_some())] {
+        if is_given && !has_rings {
+            let message = "Arrow Flight has no segments".to_string();
+            return Err(options.error(option, message, "leave it out, or say 'transport'"));
+        }
+    }
+    Ok((segment.unwrap_or(64 << 10), segments.unwrap_or(8) as usize))
+}
+
+/// The listener of a table.
+#[derive(Debug)]
+enum Door {
+    Flight(Arc<Server>),
+    Rings(Listener),
 }
 
 /// The slots of an open table; dropped, it takes no more.
 #[derive(Debug)]
 struct Serving {
     slots: Arc<Slots>,
-    server: Arc<Server>,
+    door: Door,
     name: Arc<str>,
+}
+
+impl Serving {
+    fn address(&self) -> SocketAddr {
+        match &self.door {
+            Door::Flight(server) => server.address(),
+            Door::Rings(listener) => listener.address(),
+        }
+    }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
         self.slots.close();
-        self.server.remove(&self.name);
+        if let Door::Flight(server) = &self.door {
+            server.remove(&self.name);
+        }
     }
 }
 
@@ -206,6 +287,30 @@ struct SlotSplit {
     serving: Option<Arc<Serving>>,
     slot: usize,
     chunks: u64,
+    /// The ring of the producer in the slot, and when a segment came last.
+    ring: Option<Box<dyn Ring>>,
+    fed_us: i64,
+}
+
+impl SlotSplit {
+    /// Looks into the ring. `None` once there is nothing to wait for; otherwise whether a segment
+    /// came.
+    fn look(&mut self, now_us: i64) -> Option<bool> {
+        if self.ring.is_none() {
+            self.ring = self.serving.as_ref()?.slots.ring(self.slot);
+        }
+        match self.ring.as_mut()?.look() {
+            Looked::Some => {
+                self.fed_us = now_us;
+                Some(true)
+            }
+            Looked::Nothing => Some(false),
+            Looked::Gone => {
+                self.ring = None;
+                Some(true)
+            }
+        }
+    }
 }
 
 impl Split for SlotSplit {
@@ -237,15 +342,32 @@ impl Split for SlotSplit {
         self.serving.as_ref().is_some_and(|serving| serving.slots.drain(self.slot))
     }
 
-    fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
-        let Some(serving) = &self.serving else { return Ok(SplitPoll::Ended) };
-        Ok(match serving.slots.next(self.slot, waker)? {
-            Next::Chunk(chunk) => {
-                self.chunks += 1;
-                SplitPoll::Chunk(chunk)
+    fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
+        loop {
+            let Some(serving) = &self.serving else { return Ok(SplitPoll::Ended) };
+            match serving.slots.next(self.slot, waker)? {
+                Next::Chunk(chunk) => {
+                    self.chunks += 1;
+                    return Ok(SplitPoll::Chunk(chunk));
+                }
+                Next::Ended => {
+                    if let Some(mut ring) = self.ring.take() {
+                        ring.refuse("the job is being drained: it takes no more records");
+                    }
+                    return Ok(SplitPoll::Ended);
+                }
+                Next::Nothing => {}
             }
-            Next::Nothing => SplitPoll::Pending { retry_at_us: None },
-            Next::Ended => SplitPoll::Ended,
-        })
+            match self.look(now_us) {
+                Some(true) => {}
+                Some(false) => {
+                    let is_busy = now_us.saturating_sub(self.fed_us) < BUSY_US;
+                    let pause_us = if is_busy { LOOK_SOON_US } else { LOOK_US };
+                    let retry_at_us = Some(now_us.saturating_add(pause_us));
+                    return Ok(SplitPoll::Pending { retry_at_us });
+                }
+                None => return Ok(SplitPoll::Pending { retry_at_us: None }),
+            }
+        }
     }
 }

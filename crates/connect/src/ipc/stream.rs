@@ -52,6 +52,16 @@ impl ArrowMessages {
         Ok(ArrowMessages { name, plan, dictionaries: Arc::default(), batches: 0, rows: 0 })
     }
 
+    /// Bytes of the body that follows a message with these metadata.
+    ///
+    /// # Errors
+    ///
+    /// The fault of damaged metadata.
+    pub fn body_bytes(metadata: &Bytes) -> std::result::Result<usize, String> {
+        let bytes = Message::new(metadata.clone())?.body_bytes;
+        usize::try_from(bytes).map_err(|_| "a body beyond all memory".to_string())
+    }
+
     /// Rows of the batches that have come.
     pub fn rows(&self) -> u64 {
         self.rows

@@ -1,5 +1,6 @@
 //! The source of a flow: pushes tuples (thesis, section 7.5.1).
 
+mod bulk;
 mod lane;
 mod outbox;
 mod router;

@@ -39,6 +39,11 @@ impl Outbox {
         self.limit - self.fill >= bytes
     }
 
+    /// Bytes that fit into the open segment.
+    pub(crate) fn room(&self) -> usize {
+        self.limit - self.fill
+    }
+
     /// Whether the open segment has tuples.
     pub(crate) fn has_tuples(&self) -> bool {
         self.fill > 0

@@ -1,67 +1,29 @@
 //! Producers over Arrow Flight, and the slots that they fill.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::utils::batches_to_flight_data;
 use arrow_flight::{FlightData, FlightDescriptor, PutResult};
 use futures_core::Stream;
-use millstream_contract::Result;
-use millstream_contract::table::{Chunk, OpenOptions, Split, SplitPoll, Table, TableOptions};
+use millstream_contract::table::{Chunk, OpenOptions, Split, SplitPoll, Table};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use millstream_ingest::ChannelSource;
-
-fn schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![
-        Field::new("n", DataType::Int64, false),
-        Field::new("t", DataType::Utf8, true),
-    ]))
-}
-
-fn batch(numbers: std::ops::Range<i64>) -> RecordBatch {
-    let texts: StringArray = numbers.clone().map(|n| Some(format!("text {n}"))).collect();
-    let numbers = Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef;
-    RecordBatch::try_new(schema(), vec![numbers, Arc::new(texts)]).unwrap()
-}
-
-fn table(options: &[(&str, &str)]) -> Result<ChannelSource> {
-    let mut all = BTreeMap::from([("listen".to_string(), "127.0.0.1:0".to_string())]);
-    all.extend(options.iter().map(|(key, value)| (key.to_string(), value.to_string())));
-    ChannelSource::from_options(&TableOptions {
-        name: "bids".into(),
-        schema: schema(),
-        options: all,
-        metadata: BTreeMap::new(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: ".".into(),
-    })
-}
+use super::{Got, JOINED, batch, farewell, next, notices, poll, table};
 
 /// An open table, which reads both columns.
 struct Open {
     splits: Vec<Box<dyn Split>>,
     address: String,
     runtime: Runtime,
-}
-
-/// What a split gave.
-#[derive(Debug, PartialEq)]
-enum Got {
-    Rows(Vec<i64>, Option<i64>),
-    Nothing,
-    Ended,
 }
 
 impl Open {
@@ -134,46 +96,19 @@ impl Open {
     }
 
     fn poll(&mut self, slot: usize) -> Got {
-        match self.splits[slot].poll_next(0, Waker::noop()).unwrap() {
-            SplitPoll::Chunk(chunk) => {
-                let decoded = chunk.decode_reporting().unwrap();
-                let numbers = decoded.batch.column(0).as_primitive::<Int64Type>();
-                Got::Rows(numbers.values().to_vec(), decoded.sent_watermark_us)
-            }
-            SplitPoll::Pending { .. } => Got::Nothing,
-            SplitPoll::Ended => Got::Ended,
-        }
+        poll(&mut *self.splits[slot])
     }
 
-    /// The next chunk, or the end, of a slot.
     fn next(&mut self, slot: usize) -> Got {
-        let until = Instant::now() + Duration::from_secs(20);
-        loop {
-            match self.poll(slot) {
-                Got::Nothing if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                got => return got,
-            }
-        }
+        next(&mut *self.splits[slot])
     }
 
     fn notices(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.splits[0].notice()).collect()
+        notices(&mut *self.splits[0])
     }
 
-    /// The notice that a producer has gone.
     fn farewell(&mut self) -> String {
-        let until = Instant::now() + Duration::from_secs(20);
-        loop {
-            let mut notices = self.notices();
-            notices.retain(|notice| !notice.ends_with("has joined"));
-            if let Some(last) = notices.pop() {
-                return last;
-            }
-            assert!(Instant::now() < until, "no notice");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        farewell(&mut self.splits, |_| {})
     }
 }
 
@@ -204,8 +139,6 @@ fn messages(name: &str, batches: Vec<RecordBatch>) -> Vec<FlightData> {
 fn with_watermark(message: FlightData, us: i64) -> FlightData {
     FlightData { app_metadata: us.to_le_bytes().to_vec().into(), ..message }
 }
-
-const JOINED: Got = Got::Rows(Vec::new(), None);
 
 #[test]
 fn batches_come_in_order_with_watermarks_and_the_answer_counts_them() {
@@ -460,7 +393,7 @@ fn messages_of(mut stream: &[u8]) -> Vec<FlightData> {
 /// Written by `pyarrow`: packed buffers, a dictionary, and an addition to it.
 #[test]
 fn a_stream_of_version_1_is_taken() {
-    let golden = include_bytes!("../../../tests/golden/wire/flight-1.arrows");
+    let golden = include_bytes!("../../../../tests/golden/wire/flight-1.arrows");
     let mut sent = messages_of(golden);
     assert_eq!(sent.len(), 5, "a schema, a dictionary, a batch, an addition, a batch");
     sent[0].flight_descriptor = Some(FlightDescriptor::new_path(vec!["bids".into()]));

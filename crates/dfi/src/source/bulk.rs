@@ -1,0 +1,55 @@
+//! Pushing many tuples at once.
+
+use millstream_fabric::Fabric;
+
+use crate::error::{Error, Result};
+use crate::source::Source;
+use crate::source::router::Router;
+
+impl<F: Fabric> Source<F> {
+    /// Pushes adjacent tuples of memory to a target of a shuffle flow with
+    /// [`Route::Explicit`](crate::Route). The order is that of [`Source::push_to`] for each tuple.
+    /// There is one copy for each segment.
+    ///
+    /// # Errors
+    /// As [`Source::push_to`]; a length that is no multiple of a tuple's.
+    pub fn push_all_to(&mut self, target: usize, tuples: &[u8]) -> Result<()> {
+        if !tuples.len().is_multiple_of(self.tuple_bytes) {
+            return Err(self.bad_length(tuples.len()));
+        }
+        if !matches!(self.router, Router::Explicit) {
+            return Err(Error::Route { what: "the flow's route chooses the targets: push" });
+        }
+        if target >= self.lanes.len() {
+            return Err(Error::NoTarget { target, targets: self.lanes.len() });
+        }
+        let mut rest = tuples;
+        while !rest.is_empty() {
+            let mut pushed = self.put_some(target, rest)?;
+            if pushed == 0 {
+                self.wait(|source| {
+                    pushed = source.put_some(target, rest)?;
+                    Ok(pushed > 0)
+                })?;
+            }
+            rest = &rest[pushed..];
+        }
+        Ok(())
+    }
+
+    /// Copies as many tuples as fit into the open segment of an outbox. Returns their bytes, 0 if
+    /// there is no segment.
+    fn put_some(&mut self, at: usize, tuples: &[u8]) -> Result<usize> {
+        if !self.outboxes[at].has_room(self.tuple_bytes) && !self.open_for_push(at)? {
+            return Ok(0);
+        }
+        let outbox = &mut self.outboxes[at];
+        let room = if self.shape.latency { self.tuple_bytes } else { outbox.room() };
+        let bytes = tuples.len().min(room / self.tuple_bytes * self.tuple_bytes);
+        outbox.copy(&tuples[..bytes]);
+        if self.shape.latency || !outbox.has_room(self.tuple_bytes) {
+            self.seal(at)?;
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,203 @@
+//! Greetings, answers and frames of producers with rings (`docs/wire.md`).
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The first bytes of a connection.
+const MAGIC: [u8; 8] = *b"MSINGEST";
+/// Version of this format.
+pub(crate) const VERSION: u32 = 1;
+/// Bytes of a greeting or an answer at most.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a schema at most.
+const SCHEMA_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a frame's head.
+pub(crate) const HEAD_BYTES: usize = 16;
+
+/// The connection of a producer with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Shared memory, within a machine.
+    Shm,
+    /// TCP.
+    Tcp,
+    /// An RDMA device.
+    Rdma,
+}
+
+/// A producer's greeting; the message of its schema follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Greeting {
+    pub(crate) table: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) producer: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+}
+
+/// A job's answer. A refusal and an end are the last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answer {
+    /// The flow to join.
+    Welcome(Welcome),
+    /// The reason of a refusal.
+    Refused(String),
+    /// The rows that the job has taken.
+    Taken(u64),
+}
+
+/// Where a producer finds its flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    pub(crate) transport: Transport,
+    pub(crate) flow: String,
+    /// The port of the registry, at the address of this connection.
+    pub(crate) registry: u16,
+    /// The token of the fabric and of the registry.
+    pub(crate) token: [u8; 32],
+}
+
+/// Part of the stream of a ring: a head of 16 bytes, and what follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// So many bytes of messages of Arrow IPC follow.
+    Arrow(u64),
+    /// A watermark in microseconds; nothing follows.
+    Watermark(i64),
+}
+
+impl Frame {
+    pub(crate) fn encode(self) -> [u8; HEAD_BYTES] {
+        let (kind, value) = match self {
+            Frame::Arrow(bytes) => (1_u64, bytes),
+            Frame::Watermark(us) => (2, us as u64),
+        };
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(&kind.to_le_bytes());
+        head[8..].copy_from_slice(&value.to_le_bytes());
+        head
+    }
+
+    pub(crate) fn decode(head: [u8; HEAD_BYTES]) -> Result<Frame, String> {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        match word(0) {
+            1 => Ok(Frame::Arrow(word(8))),
+            2 => Ok(Frame::Watermark(word(8) as i64)),
+            kind => Err(format!("a frame of the unknown kind {kind}")),
+        }
+    }
+}
+
+fn invalid(message: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message.into())
+}
+
+/// Writes bytes behind their length.
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend(bytes);
+}
+
+fn take(stream: &mut impl Read, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > bytes_max {
+        return Err(invalid(format!("{length} bytes, at most {bytes_max}")));
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))
+}
+
+/// Sends a greeting.
+pub(crate) fn greet(stream: &mut impl Write, greeting: &Greeting, schema: &[u8]) -> io::Result<()> {
+    let mut out = MAGIC.to_vec();
+    out.extend(VERSION.to_le_bytes());
+    put(&mut out, &serde_json::to_vec(greeting)?);
+    put(&mut out, schema);
+    stream.write_all(&out)
+}
+
+/// Receives a greeting, and the message of a schema.
+pub(crate) fn greeted(stream: &mut impl Read) -> io::Result<(Greeting, Bytes)> {
+    let mut head = [0; 12];
+    stream.read_exact(&mut head)?;
+    if head[..8] != MAGIC {
+        return Err(invalid("this is no producer of Millstream"));
+    }
+    let version = u32::from_le_bytes(std::array::from_fn(|i| head[8 + i]));
+    if version != VERSION {
+        return Err(invalid(format!("version {version} of the wire format; here it is {VERSION}")));
+    }
+    let greeting = parsed(&take(stream, TEXT_BYTES_MAX)?)?;
+    let schema = take(stream, SCHEMA_BYTES_MAX)?;
+    Ok((greeting, schema.into()))
+}
+
+/// Sends an answer.
+pub(crate) fn answer(stream: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    let mut out = Vec::new();
+    put(&mut out, &serde_json::to_vec(answer)?);
+    stream.write_all(&out)
+}
+
+/// Receives an answer.
+pub(crate) fn answered(stream: &mut impl Read) -> io::Result<Answer> {
+    parsed(&take(stream, TEXT_BYTES_MAX)?)
+}
+
+/// The address of a registry that listens where this peer does.
+pub(crate) fn registry_address(peer: SocketAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(peer.ip(), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings_answers_and_frames_come_back() {
+        let greeting = Greeting { table: "bids".into(), producer: Some("a".into()), token: None };
+        let mut sent = Vec::new();
+        greet(&mut sent, &greeting, b"schema").unwrap();
+        assert_eq!(greeted(&mut &sent[..]).unwrap(), (greeting, Bytes::from_static(b"schema")));
+        for length in 0..sent.len() {
+            assert!(greeted(&mut &sent[..length]).is_err(), "{length} bytes");
+        }
+        let (mut strange, mut newer, mut long) = (sent.clone(), sent.clone(), sent);
+        strange[0] = b'P';
+        newer[8] = 2;
+        long[15] = 0xff;
+        for (bytes, error) in
+            [(strange, "no producer of Millstream"), (newer, "version 2"), (long, "at most 65536")]
+        {
+            assert!(greeted(&mut &bytes[..]).unwrap_err().to_string().contains(error), "{error}");
+        }
+        let welcome = Welcome {
+            transport: Transport::Rdma,
+            flow: "bids/1".into(),
+            registry: 77,
+            token: [9; 32],
+        };
+        for sent in [Answer::Welcome(welcome), Answer::Refused("no".into()), Answer::Taken(7)] {
+            let mut bytes = Vec::new();
+            answer(&mut bytes, &sent).unwrap();
+            assert_eq!(answered(&mut &bytes[..]).unwrap(), sent);
+        }
+        for frame in [Frame::Arrow(u64::MAX), Frame::Watermark(-5), Frame::Watermark(i64::MAX)] {
+            assert_eq!(Frame::decode(frame.encode()), Ok(frame));
+        }
+        assert!(Frame::decode([0; HEAD_BYTES]).is_err() && Frame::decode([3; HEAD_BYTES]).is_err());
+    }
+}
