@@ -102,7 +102,7 @@ impl Published {
 
 impl Drop for Published {
     fn drop(&mut self) {
-        // It was published, and nobody else withdraws it.
+        // The flow is there: it was published.
         let _ = self.registry.withdraw(&self.flow);
     }
 }

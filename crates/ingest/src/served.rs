@@ -1,4 +1,4 @@
-//! A table that producers feed, over any transport.
+//! Constant properties of a fed table, and checks of producers.
 
 use std::sync::Arc;
 
