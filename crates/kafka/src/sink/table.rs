@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::Options;
-use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Writers};
+use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Tell, Writers};
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 use uuid::Uuid;
@@ -209,6 +209,20 @@ impl Sink for KafkaSink {
 
     fn keep_in(&self, path: &Path) {
         self.lock().beside = Some(path.to_path_buf());
+    }
+
+    fn listen(&self, tell: Tell) {
+        self.options.away.listen(tell);
+    }
+
+    fn interrupt(&self) -> bool {
+        let saves = self.lock().manner.intervals && self.options.guarantee != Guarantee::None;
+        let loss = if saves { "no row is lost" } else { "rows that wait for it are lost" };
+        let is_away = self.options.away.end(loss);
+        if let Some(Way::Sender(sender)) = self.way() {
+            sender.wake();
+        }
+        is_away
     }
 
     fn promise(&self) -> Option<String> {
