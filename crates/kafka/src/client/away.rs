@@ -12,7 +12,7 @@ use super::fault::{Fault, Outcome};
 /// After so long without an answer the user is told, and a job that is to end does not wait.
 const SOON: Duration = Duration::from_secs(4);
 
-/// What is known of the brokers of a topic that is written.
+/// The absence of the brokers of a topic that is written.
 #[derive(Default)]
 pub(crate) struct Away {
     /// The topic and its brokers, for messages.
@@ -115,7 +115,7 @@ impl Away {
         self.has_given_up()
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the job is to end, and the brokers are away.
     pub(crate) fn has_given_up(&self) -> bool {
         let mut state = self.lock();
         let Some(loss) = state.ending else { return false };

@@ -124,12 +124,7 @@ impl SinkOptions {
         let spool = spool(table, options, guarantee)?;
         let transactional = prefix.filter(|_| guarantee == Guarantee::ExactlyOnce);
         let form = "'default', 'fixed' or 'round-robin'";
-        let partitioner = options.parsed("sink.partitioner", form, |text| match text.trim() {
-            "default" => Some(Partitioner::Default),
-            "fixed" => Some(Partitioner::Fixed),
-            "round-robin" => Some(Partitioner::RoundRobin),
-            _ => None,
-        })?;
+        let partitioner = options.parsed("sink.partitioner", form, Partitioner::named)?;
         let form = "'none', 'gzip', 'snappy', 'lz4' or 'zstd'";
         let packing = options
             .parsed("properties.compression.type", form, |text| Packing::named(text.trim()))?;

@@ -15,7 +15,7 @@ use crate::client::fault::Fault;
 const SEND_BYTES: usize = 1 << 20;
 /// Rows of so many bytes may wait before the first checkpoint.
 const WITHOUT_CHECKPOINT_BYTES: usize = 256 << 20;
-/// Who waits looks so often.
+/// The time after which a waiting thread looks again.
 const LOOK: Duration = Duration::from_secs(1);
 
 struct State {
@@ -193,7 +193,7 @@ impl Sender {
         }
     }
 
-    /// Who waits looks again.
+    /// Lets waiting threads look again.
     pub(super) fn wake(&self) {
         self.shared.changed.notify_all();
     }
