@@ -428,6 +428,28 @@ pub struct TableOptions {
     pub exact: bool,
 }
 
+impl TableOptions {
+    /// A table without metadata columns, partitions and key. Relative paths are those of the
+    /// working directory.
+    pub fn new<K: Into<String>, V: Into<String>>(
+        name: &str,
+        schema: SchemaRef,
+        options: impl IntoIterator<Item = (K, V)>,
+    ) -> TableOptions {
+        let options = options.into_iter().map(|(key, value)| (key.into(), value.into()));
+        TableOptions {
+            name: name.into(),
+            schema,
+            metadata: BTreeMap::new(),
+            options: options.collect(),
+            partitioned_by: Vec::new(),
+            primary_key: Vec::new(),
+            base_dir: ".".into(),
+            exact: false,
+        }
+    }
+}
+
 /// Makes tables and sinks from options: implemented by the connector crate, called by the SQL
 /// crate.
 pub trait Connectors: Send + Sync {

@@ -2,7 +2,6 @@
 
 pub(crate) mod double;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,17 +20,8 @@ pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> T
         ("properties.bootstrap.servers", "localhost:1"),
         ("scan.startup.mode", "earliest-offset"),
     ];
-    let options = usual.iter().chain(options);
-    TableOptions {
-        name: "t".into(),
-        schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-        metadata: BTreeMap::new(),
-        options: options.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        base_dir: ".".into(),
-        exact: false,
-    }
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    TableOptions::new("t", schema, usual.iter().chain(options).copied())
 }
 
 #[test]
