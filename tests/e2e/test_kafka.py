@@ -28,6 +28,7 @@ def broker(tmp_path_factory):
 
 
 NAMES = iter(f"topic-{number}" for number in range(1_000))
+COLUMNS = "k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
 
 
 @pytest.fixture
@@ -50,6 +51,11 @@ def table(broker, topic: str, columns: str, more: str = "", name: str = "t", bou
 
 def rows(result) -> list[list[str]]:
     return [line.split(",") for line in result.stdout.decode().splitlines()[1:]]
+
+
+def message(n: int) -> str:
+    second = n // 50
+    return json.dumps({"k": n % 5, "ts": f"2024-01-01 {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"})
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import harness
-from test_kafka import NAMES, broker, table  # noqa: F401, F811: fixtures among them
-from test_kafka_exact import COLUMNS, COUNT, message
+from test_kafka import COLUMNS, NAMES, broker, message, table  # noqa: F401, F811: fixtures among them
+from test_kafka_exact import COUNT
 
 ROWS = "s TIMESTAMP(3), k INT, n BIGINT"
 EXACTLY = ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'PREFIX'"

@@ -12,9 +12,8 @@ import pytest
 import broker as kafka
 import harness
 from conftest import cannot_run
-from test_kafka import NAMES, broker, lines_of, table, topic  # noqa: F401, F811: fixtures among them
+from test_kafka import COLUMNS, NAMES, broker, lines_of, message, table, topic  # noqa: F401, F811: fixtures among them
 
-COLUMNS = "k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
 COUNT = ("INSERT INTO o SELECT window_start, k, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
          "INTERVAL '2' SECOND)) GROUP BY window_start, window_end, k;")
 
@@ -51,11 +50,6 @@ def jobs():
     yield started
     for job in started:
         job.ends()
-
-
-def message(n: int) -> str:
-    second = n // 50
-    return json.dumps({"k": n % 5, "ts": f"2024-01-01 {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"})
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
