@@ -5,7 +5,7 @@
 //! a worker. Its reader hands out *chunks*, in order and cheaply. Decoding a chunk into a record
 //! batch is a pure function that workers may run at the same time on different chunks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::path::Path;
 use std::sync::Arc;

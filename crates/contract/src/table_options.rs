@@ -1,4 +1,4 @@
-//! What a `CREATE TABLE` says of a table.
+//! A table as `CREATE TABLE` declares it, for its connector.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
