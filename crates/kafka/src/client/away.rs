@@ -73,9 +73,13 @@ impl Away {
         }
     }
 
-    /// A broker is asked.
-    pub(crate) fn note_question(&self) {
+    /// A broker is about to be asked; not in a job that is to end while brokers are away.
+    pub(crate) fn question(&self) -> Outcome<()> {
         self.lock().since.get_or_insert_with(Instant::now);
+        match self.has_given_up() {
+            true => Err(Fault::retry("the job is to end".into())),
+            false => Ok(()),
+        }
     }
 
     /// An answer has come.
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn the_user_is_told_once_of_brokers_that_are_away() {
         let (away, lines) = told();
-        away.note_question();
+        away.question().unwrap();
         away.note_answer::<()>(&Err(Fault::retry("refused".into())));
         assert!(lines.lock().unwrap().is_empty());
         later(&away);
@@ -181,11 +185,12 @@ mod tests {
         let (away, lines) = told();
         let fault = || Fault::retry("refused".into());
         assert!(!away.end("no row is lost"));
-        away.note_question();
+        away.question().unwrap();
         assert!(!away.has_given_up());
         assert!(!matches!(away.error(fault(), "here:1"), Error::Interrupted));
         later(&away);
         assert!(away.has_given_up() && away.end("rows are lost"));
+        assert!(away.question().is_err());
         assert!(matches!(away.error(fault(), "here:1"), Error::Interrupted));
         // What does not pass is told.
         assert!(!matches!(away.error(Fault::internal("x".into()), "here:1"), Error::Interrupted));

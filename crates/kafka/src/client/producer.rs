@@ -127,7 +127,7 @@ impl Producer {
     ) -> Outcome<T> {
         let mut pause = PAUSE;
         loop {
-            self.away.note_question();
+            self.away.question()?;
             let answer = ask(self);
             self.away.note_answer(&answer);
             match answer {
@@ -306,7 +306,7 @@ impl Producer {
         while left.values().any(|batches| !batches.is_empty()) {
             let mut by_broker: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
             let mut fault = None;
-            self.away.note_question();
+            self.away.question()?;
             for (partition, batches) in &left {
                 let Some((_, bytes)) = batches.last() else { continue };
                 match self.leader(*partition) {
