@@ -60,17 +60,27 @@ def missing() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as any_port:
-        any_port.bind(("127.0.0.1", 0))
-        return any_port.getsockname()[1]
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports, no two of them the same: one that is free again may be given again."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
 
 class Broker:
     def __init__(self, folder: Path, more: str = "", advertised: int = 0, listeners: dict[str, str] = {}):
         """`advertised`: the port that it tells its clients, if that is another one. `listeners`: more of them, each with
         its protocol."""
-        self.folder, self.port, self.controller, self.secured = folder, free_port(), free_port(), free_port()
-        self.ports = {name: free_port() for name in listeners}
+        self.folder = folder
+        self.port, self.controller, self.secured, *ports = free_ports(3 + len(listeners))
+        self.ports = dict(zip(listeners, ports))
         self.process: subprocess.Popen | None = None
         self.client: AdminClient | None = None
         data, self.properties = folder / "log", folder / "server.properties"

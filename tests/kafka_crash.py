@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Crashes over Kafka: jobs from topics to a topic, or to files, are killed with `kill -9` at random moments and started again
-with other numbers of workers and processes; now and then the broker is killed, too. Input comes meanwhile, with records of
-aborted transactions between. What a reader of committed rows sees must be the answer that this file computes: every row once,
+with other numbers of workers and processes; now and then the broker is killed, too. Messages are JSON, or Avro with and
+without a registry of schemas. Input comes meanwhile, with records of aborted transactions between. What a reader of committed rows sees must be the answer that this file computes: every row once,
 and in each partition in order.
 
     tests/kafka_crash.py --count 100 --brokers 20     so many kills of jobs, and of the broker, at least
@@ -10,7 +10,6 @@ and in each partition in order.
 
 import argparse
 import collections
-import json
 import random
 import shutil
 import signal
@@ -25,12 +24,16 @@ from confluent_kafka import Consumer, TopicPartition
 import broker as kafka
 import crash
 import harness
+import kafka_forms as forms
+from registry import Registry
 
 KEPT = harness.ROOT / "target" / "kafka-crash"
-COLUMNS = "k BIGINT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND"
+INPUT = "k BIGINT, v BIGINT, ts TIMESTAMP(3)"
+COLUMNS = f"{INPUT}, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND"
 SECONDS = 120  # of event time, in a whole job
 FAR = 5 * 3_600_000  # the last record of each partition: it completes all windows, and is in none that fires
 WINDOW, WIDE = 5_000, 20_000
+SLICE = 1_000  # half of the interval of the join, as docs/sql.md says: the order of its rows
 
 Rows = list[tuple]
 
@@ -74,6 +77,14 @@ def join(a: Rows, b: Rows) -> Rows:
     return sorted((ts // WINDOW * WINDOW, k, v, w) for k, v, ts in a for w in right[ts // WINDOW * WINDOW, k])
 
 
+def interval(a: Rows, b: Rows) -> Rows:
+    right: dict[tuple, list] = collections.defaultdict(list)
+    for k, w, ts in b:
+        right[k, ts // 1000].append((w, ts))
+    near = ((s, k, v, w) for k, v, s in a for at in (-1, 0, 1) for w, ts in right[k, s // 1000 + at] if abs(ts - s) <= 1000)
+    return sorted(near)
+
+
 QUERIES = {
     "stateless": ("SELECT k, v FROM a WHERE v % 3 = 0", "k BIGINT, v BIGINT", stateless),
     "windows": (f"SELECT window_start, k, COUNT(*), SUM(v) FROM {tumble('a')} GROUP BY window_start, window_end, k",
@@ -83,20 +94,12 @@ QUERIES = {
     "join": (f"SELECT l.window_start, l.k, l.v, r.v FROM (SELECT * FROM {tumble('a')}) l JOIN (SELECT * FROM {tumble('b')}) r "
              "ON l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end",
              "s TIMESTAMP(3), k BIGINT, v BIGINT, w BIGINT", join),
+    "interval": ("SELECT a.ts, a.k, a.v, b.v FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '1' SECOND AND a.ts + "
+                 "INTERVAL '1' SECOND", "s TIMESTAMP(3), k BIGINT, v BIGINT, w BIGINT", interval),
 }
+JOINS = ("join", "interval")
 VIEW = ("CREATE VIEW per_key AS SELECT window_start AS ws, window_end AS we, window_time AS wt, k, COUNT(*) AS n "
         f"FROM {tumble('a')} GROUP BY window_start, window_end, window_time, k;\n")
-
-
-def stamp(millis: int) -> str:
-    seconds = millis // 1000
-    return f"2024-01-01 {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis % 1000:03}"
-
-
-def millis(text: str) -> int:
-    clock = text.replace("T", " ").split(" ")[1]
-    hours, minutes, seconds = clock.split(":")
-    return (int(hours) * 60 + int(minutes)) * 60_000 + round(float(seconds) * 1000)
 
 
 # --- input ----------------------------------------------------------------------------------------
@@ -104,8 +107,9 @@ def millis(text: str) -> int:
 class Input:
     """A topic that grows in steps. What is committed comes into `rows`, in the order of the only partition."""
 
-    def __init__(self, broker: kafka.Broker, topic: str, partitions: int, rng: random.Random, keys: int):
+    def __init__(self, broker: kafka.Broker, topic: str, form: forms.Form, partitions: int, rng: random.Random, keys: int):
         self.broker, self.topic, self.partitions, self.rng, self.keys = broker, topic, partitions, rng, keys
+        self.form = form
         self.rows: Rows = []
         self.number, self.begun = 0, 0
         broker.topic(topic, partitions)
@@ -125,8 +129,8 @@ class Input:
             at = max(0, 1000 + self.number * SECONDS * 1000 // total + self.rng.randrange(-900, 900))
             row = (self.rng.randrange(self.keys), self.number, at)
             # Records of aborted transactions would show in every sum.
-            text = {"k": row[0], "v": row[1] if counts else 10**12 + row[1], "ts": stamp(at)}
-            producer.produce(self.topic, json.dumps(text), partition=self.rng.randrange(self.partitions))
+            message = self.form.message(row[0], row[1] if counts else 10**12 + row[1], at, self.rng)
+            producer.produce(self.topic, message, partition=self.rng.randrange(self.partitions))
             producer.poll(0)
             if counts:
                 self.rows.append(row)
@@ -166,27 +170,33 @@ class Input:
     def finish(self) -> None:
         self.close()
         for partition in range(self.partitions):
-            self.plain.produce(self.topic, json.dumps({"k": 0, "v": 1, "ts": stamp(FAR)}), partition=partition)
+            self.plain.produce(self.topic, self.form.message(0, 1, FAR, self.rng), partition=partition)
         assert self.plain.flush(60) == 0
 
 
 # --- one job --------------------------------------------------------------------------------------
 
 class Case:
-    def __init__(self, seed: int, broker: kafka.Broker, folder: Path, records: int):
+    def __init__(self, seed: int, broker: kafka.Broker, registry: Registry, folder: Path, records: int):
         self.seed, self.broker, self.folder = seed, broker, folder
         self.rng = rng = random.Random(seed)
         self.name = list(QUERIES)[seed % len(QUERIES)]
         self.query, self.columns, self.answer = QUERIES[self.name]
-        self.to_files = seed // len(QUERIES) % 3 == 2
+        self.to_files = seed % 3 == 2
         partitions = rng.choice([1, 4])
         # Rows without windows, of several partitions, have no order: a spool keeps them until their checkpoint.
         self.ordered = not self.to_files and (self.name != "stateless" or partitions == 1)
-        keys = rng.choice([3, 100, 2_000]) if self.name != "join" else 500
-        self.a = Input(broker, f"a-{seed}-{time.time_ns()}", partitions, rng, keys)
-        self.b = Input(broker, f"b-{seed}-{time.time_ns()}", rng.choice([1, 4]), rng, keys)
-        self.inputs = [self.a, self.b] if self.name == "join" else [self.a]
-        self.records, self.sink, self.sinks = records, f"o-{seed}-{time.time_ns()}", rng.choice([1, 3])
+        keys = rng.choice([3, 100, 2_000]) if self.name not in JOINS else 500
+
+        def form(topic: str, columns: str) -> forms.Form:
+            return forms.Form(rng.choice(forms.NAMES), registry, topic, columns)
+
+        topics = [f"{name}-{seed}-{time.time_ns()}" for name in "abo"]
+        self.a = Input(broker, topics[0], form(topics[0], INPUT), partitions, rng, keys)
+        self.b = Input(broker, topics[1], form(topics[1], INPUT), rng.choice([1, 4]), rng, keys)
+        self.inputs = [self.a, self.b] if self.name in JOINS else [self.a]
+        self.records, self.sink, self.sinks = records, topics[2], rng.choice([1, 3])
+        self.form = form(self.sink, self.columns)
         self.crashes, self.broker_crashes, self.job, self.started = 0, 0, None, 0.0
         if not self.to_files:
             broker.topic(self.sink, self.sinks)
@@ -195,18 +205,17 @@ class Case:
                                         f"INSERT INTO o {self.query};\n")
 
     def read(self, of: Input, name: str) -> str:
-        # An order of event time is of windows only.
-        return (f"CREATE TABLE {name} ({COLUMNS}) WITH ('connector' = 'kafka', 'topic' = '{of.topic}', 'format' = 'json', "
+        return (f"CREATE TABLE {name} ({COLUMNS}) WITH ('connector' = 'kafka', 'topic' = '{of.topic}', {of.form.options()}, "
                 f"'properties.bootstrap.servers' = '{self.broker.servers}', 'scan.startup.mode' = 'earliest-offset');\n")
 
     def written(self) -> str:
         if self.to_files:
             return (f"CREATE TABLE o ({self.columns}) WITH ('connector' = 'file', 'path' = '{self.folder}/o', "
                     "'format' = 'json');\n")
-        keyed = ", 'key.format' = 'json', 'key.fields' = 'k'" if self.rng.randrange(2) and self.name != "cascade" else ""
+        keyed = f", {self.form.options('key.')}, 'key.fields' = 'k'" if self.rng.randrange(2) and self.name != "cascade" else ""
         packing = self.rng.choice(["none", "lz4", "zstd"])
         partitioner = self.rng.choice(["default", "round-robin"]) if not keyed else "default"
-        return (f"CREATE TABLE o ({self.columns}) WITH ('connector' = 'kafka', 'topic' = '{self.sink}', 'format' = 'json', "
+        return (f"CREATE TABLE o ({self.columns}) WITH ('connector' = 'kafka', 'topic' = '{self.sink}', {self.form.options()}, "
                 f"'properties.bootstrap.servers' = '{self.broker.servers}', 'sink.delivery-guarantee' = 'exactly-once', "
                 f"'sink.transactional-id-prefix' = '{self.sink}', 'properties.compression.type' = '{packing}', "
                 f"'sink.partitioner' = '{partitioner}'{keyed});\n")
@@ -226,8 +235,12 @@ class Case:
             for process in [self.job.pid, *crash.children(self.job.pid)]:
                 subprocess.run(["kill", "-9", str(process)], capture_output=True)
             said = b"" if self.job.stderr.closed else self.job.communicate()[1]
-        return SystemExit(f"seed {self.seed} ({self.name}{' to files' if self.to_files else ''}) after {self.crashes} kills, "
+        return SystemExit(f"seed {self.seed} ({self.kind()}) after {self.crashes} kills, "
                           f"{self.broker_crashes} of the broker: {what}\n{said.decode()}")
+
+    def kind(self) -> str:
+        read = " and ".join(one.form.name for one in self.inputs)
+        return f"{self.name}, {read} to {'files' if self.to_files else self.form.name}"
 
     def lives(self) -> None:
         if self.job is not None and self.job.poll() is not None:
@@ -267,15 +280,19 @@ class Case:
     def visible(self) -> list[Rows]:
         """Rows by partition, or all rows of files."""
         if self.to_files:
-            texts = [[line for path in sorted((self.folder / "o").glob("part-*")) for line in path.read_text().splitlines()]]
-        else:
-            texts = self.broker.values(self.sink, self.sinks)
-        return [[tuple(millis(value) if name == "s" else value for name, value in json.loads(text).items())
-                 for text in of] for of in texts]
+            paths = sorted((self.folder / "o").glob("part-*"))
+            return [[forms.row(line) for path in paths for line in path.read_text().splitlines()]]
+        return [[self.form.row(message.value()) for message in of] for of in self.broker.read(self.sink, self.sinks)]
+
+    def places(self, expected: Rows) -> dict[tuple, int]:
+        """By row, its place in the order of rows. The rows of a slice of an interval have no order that docs/sql.md tells."""
+        if self.name == "interval":
+            return {row: row[0] // SLICE for row in expected}
+        return {row: number for number, row in enumerate(expected)}
 
     def wrong(self, found: list[Rows], expected: Rows) -> str:
         """What is wrong with visible rows, which need not be all."""
-        numbers = {row: number for number, row in enumerate(expected)}
+        numbers = self.places(expected)
         for of, rows in enumerate(found):
             strange = [row for row in rows if row not in numbers]
             if strange:
@@ -356,6 +373,7 @@ def main() -> None:
     if why := kafka.missing():
         raise SystemExit(f"error: {why}")
     jobs, kills, broker_kills, began = 0, 0, 0, time.monotonic()
+    kinds, registry = collections.Counter(), Registry()
     with tempfile.TemporaryDirectory(prefix="millstream-kafka-crash-") as place:
         broker = kafka.Broker(Path(place))
         broker.start()
@@ -365,15 +383,18 @@ def main() -> None:
                 folder = Path(place) / str(seed) if words.seed is None else KEPT / str(seed)
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
-                case = Case(seed, broker, folder, words.records)
+                case = Case(seed, broker, registry, folder, words.records)
                 case.run(min(2, words.brokers - broker_kills))
+                kinds[case.kind()] += 1
                 jobs, kills, broker_kills = jobs + 1, kills + case.crashes, broker_kills + case.broker_crashes
                 print(f"\r{jobs} jobs, {kills} kills, {broker_kills} of the broker", end="", file=sys.stderr, flush=True)
                 if words.seed is not None:
                     break
         finally:
             broker.end()
+            registry.stop()
     print(file=sys.stderr)
+    print("\n".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())))
     print(f"{jobs} jobs, {kills} kills of jobs and {broker_kills} of the broker, {time.monotonic() - began:.0f} s: every row "
           "once, and in order")
 

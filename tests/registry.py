@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -53,8 +54,14 @@ class Registry:
             def log_message(self, *_: object) -> None:
                 pass
 
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *about: object) -> None:
+                # A client that is killed is no news.
+                if not isinstance(sys.exc_info()[1], ConnectionError):
+                    super().handle_error(*about)
+
         # Again at the same port, once it has one.
-        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.server = Server(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_port
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 

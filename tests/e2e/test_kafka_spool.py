@@ -12,7 +12,8 @@ import pytest
 from bucket import NAME
 from conftest import cannot_run
 from test_bucket import bucket, service  # noqa: F401, F811: fixtures
-from test_kafka import COLUMNS, NAMES, Job, broker, jobs, message, table  # noqa: F401, F811: fixtures among them
+from test_kafka import COLUMNS, NAMES, broker, message, table  # noqa: F401, F811: fixtures among them
+from test_kafka_exact import Job, jobs  # noqa: F401, F811: fixtures among them
 
 WAIT_SECONDS = 60
 

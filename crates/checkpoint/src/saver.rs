@@ -330,6 +330,8 @@ impl Shared {
         drop(state);
         self.changed.notify_all();
         match (written, stopper, end) {
+            // A job that is being stopped waits no longer for the receiver of its rows.
+            (Err(Error::Interrupted), _, Some(end)) => end(),
             (Err(error), Some(stopper), _) => stopper.stop_with(error),
             (Ok(()), _, Some(end)) => end(),
             (Ok(()), Some(stopper), None) => {

@@ -120,7 +120,6 @@ impl fmt::Debug for Connector {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use arrow::datatypes::Schema;
     use millstream_contract::table::Connectors;
@@ -129,17 +128,7 @@ mod tests {
     use crate::{BlackholeSink, MemoryTable, Options, Registry};
 
     fn table(options: &[(&str, &str)]) -> TableOptions {
-        let text = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-        TableOptions {
-            name: "t".into(),
-            schema: Arc::new(Schema::empty()),
-            options: options.iter().map(text).collect(),
-            metadata: BTreeMap::new(),
-            partitioned_by: Vec::new(),
-            primary_key: Vec::new(),
-            exact: false,
-            base_dir: ".".into(),
-        }
+        TableOptions::new("t", Arc::new(Schema::empty()), options.iter().copied())
     }
 
     fn outside() -> Connector {

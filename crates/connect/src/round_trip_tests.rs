@@ -2,7 +2,7 @@
 //! empty strings and values that need quotes, with every option that both have.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -33,16 +33,7 @@ fn table_options(schema: &SchemaRef, path: &Path, more: &Options) -> TableOption
         ("path", path.display().to_string()),
     ];
     options.extend(more.iter().cloned());
-    TableOptions {
-        name: "t".into(),
-        schema: schema.clone(),
-        options: options.into_iter().map(|(key, value)| (key.to_string(), value)).collect(),
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: PathBuf::from("/"),
-    }
+    TableOptions::new("t", schema.clone(), options)
 }
 
 /// Writes batches into a directory and reads its file.

@@ -252,16 +252,9 @@ mod tests {
     use super::*;
 
     fn table(value: &str) -> TableOptions {
-        TableOptions {
-            name: "t".into(),
-            schema: Arc::new(arrow::datatypes::Schema::empty()),
-            options: [("password".to_string(), value.to_string())].into(),
-            base_dir: crate::infer::tests::folder("secrets"),
-            metadata: Default::default(),
-            partitioned_by: Vec::new(),
-            primary_key: Vec::new(),
-            exact: false,
-        }
+        let schema = Arc::new(arrow::datatypes::Schema::empty());
+        let table = TableOptions::new("t", schema, [("password", value)]);
+        TableOptions { base_dir: crate::infer::tests::folder("secrets"), ..table }
     }
 
     #[test]

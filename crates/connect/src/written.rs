@@ -35,16 +35,9 @@ mod tests {
     use super::*;
 
     fn table(path: &str) -> TableOptions {
-        TableOptions {
-            name: "t".into(),
-            schema: std::sync::Arc::new(arrow::datatypes::Schema::empty()),
-            options: [("path".to_string(), path.to_string())].into(),
-            metadata: Default::default(),
-            partitioned_by: Vec::new(),
-            primary_key: Vec::new(),
-            exact: false,
-            base_dir: std::env::temp_dir(),
-        }
+        let schema = std::sync::Arc::new(arrow::datatypes::Schema::empty());
+        let table = TableOptions::new("t", schema, [("path", path)]);
+        TableOptions { base_dir: std::env::temp_dir(), ..table }
     }
 
     #[test]

@@ -26,19 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn table(base: &Path, given: &[(&str, &str)]) -> Arc<dyn Table> {
     let journal = [("journal", "kept")];
-    let options = given.iter().chain(&journal).map(|(k, v)| (k.to_string(), v.to_string()));
-    Registry::new()
-        .table(&TableOptions {
-            name: "t".into(),
-            schema: Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])),
-            options: options.collect(),
-            metadata: Default::default(),
-            partitioned_by: vec![],
-            primary_key: Vec::new(),
-            exact: false,
-            base_dir: base.to_path_buf(),
-        })
-        .unwrap()
+    let options = given.iter().chain(&journal).copied();
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+    let table = TableOptions::new("t", schema, options);
+    Registry::new().table(&TableOptions { base_dir: base.to_path_buf(), ..table }).unwrap()
 }
 
 /// Opens a table at a position, for batches of seven rows.
@@ -269,17 +260,9 @@ fn a_journal_is_for_what_comes_once_and_for_jobs_with_checkpoints() {
     let error = open(&other, None).err().expect("an error").to_string();
     assert!(error.contains("it is the journal of 'table t, http 127.0.0.1:0'"), "{error}");
     let refused = |given: &[(&str, &str)]| {
-        let mut options = TableOptions {
-            name: "t".into(),
-            schema: table_of.schema(),
-            options: given.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
-            metadata: Default::default(),
-            partitioned_by: vec![],
-            primary_key: Vec::new(),
-            exact: false,
-            base_dir: directory.0.clone(),
-        };
-        options.options.extend([("format".to_string(), "csv".to_string())]);
+        let given = given.iter().copied().chain([("format", "csv")]);
+        let options = TableOptions::new("t", table_of.schema(), given);
+        let options = TableOptions { base_dir: directory.0.clone(), ..options };
         Registry::new().table(&options).unwrap_err().to_string()
     };
     let error = refused(&[("connector", "http"), ("journal_bytes", "1 GB")]);

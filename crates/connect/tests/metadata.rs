@@ -31,16 +31,9 @@ fn options(base: &Path, path: &str, format: &str) -> TableOptions {
         Field::new("at", DataType::Int64, false),
     ];
     let metadata = [("name", "path"), ("at", "offset")];
-    TableOptions {
-        name: "t".into(),
-        schema: Arc::new(Schema::new(fields)),
-        options: given.map(text).into(),
-        metadata: metadata.map(text).into(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: base.to_path_buf(),
-    }
+    let (metadata, base_dir) = (metadata.map(text).into(), base.to_path_buf());
+    let table = TableOptions::new("t", Arc::new(Schema::new(fields)), given);
+    TableOptions { metadata, base_dir, ..table }
 }
 
 /// Writes a file of this format; offset and number of each record.

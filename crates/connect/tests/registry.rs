@@ -1,7 +1,6 @@
 //! Tests of connectors by name, as `CREATE TABLE` uses them, on files and through the crate's
 //! public interface.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,17 +20,8 @@ use millstream_contract::table::{Connectors, OpenOptions, SplitPoll, Table, Tabl
 use crate::support::Directory;
 
 fn options(name: &str, schema: SchemaRef, pairs: &[(&str, &str)]) -> TableOptions {
-    let text = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-    TableOptions {
-        name: name.to_string(),
-        schema,
-        options: pairs.iter().map(text).collect::<BTreeMap<_, _>>(),
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"),
-    }
+    let base_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    TableOptions { base_dir, ..TableOptions::new(name, schema, pairs.iter().copied()) }
 }
 
 fn read(table: &dyn Table, projection: &[usize]) -> RecordBatch {

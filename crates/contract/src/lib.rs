@@ -31,6 +31,7 @@ pub mod settings;
 pub mod sink;
 mod split_spec;
 pub mod table;
+mod table_options;
 pub mod texts;
 mod wider;
 pub mod wording;

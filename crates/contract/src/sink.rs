@@ -100,6 +100,9 @@ pub struct Sealed {
     pub to: String,
 }
 
+/// Takes news for the user while a job runs, a line each.
+pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
+
 /// Takes result rows. Called from worker threads; a slow `write` slows the job, which is how
 /// back-pressure reaches the source. A method with a default that is added here has to be passed
 /// on in [`crate::wrapped`], too.
@@ -115,6 +118,13 @@ pub trait Sink: Send + Sync + Debug {
     /// Called at most once, before the sink is opened or commits: the directory or the bucket of
     /// the job's checkpoints. A sink may keep rows there, in `spool/`.
     fn keep_in(&self, _path: &Path) {}
+    /// Called at most once, before the sink is opened: where the sink's news go.
+    fn listen(&self, _tell: Tell) {}
+    /// The job is to end. Where the receiver of the rows is away, calls that wait for it end soon,
+    /// with [`Error::Interrupted`], now or later. Whether it is away now.
+    fn interrupt(&self) -> bool {
+        false
+    }
     /// Called once, before the first row.
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;
     /// The order this sink needs.

@@ -5,9 +5,9 @@
 //! a worker. Its reader hands out *chunks*, in order and cheaply. Decoding a chunk into a record
 //! batch is a pure function that workers may run at the same time on different chunks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -24,6 +24,7 @@ pub use crate::position::{
 };
 use crate::pruning::Pruning;
 pub use crate::split_spec::{FileId, SplitSpec};
+pub use crate::table_options::TableOptions;
 
 /// A named collection of splits with one schema.
 ///
@@ -416,29 +417,6 @@ impl Chunk for RecordBatch {
     fn decode(self: Box<Self>) -> Result<RecordBatch> {
         Ok(*self)
     }
-}
-
-/// Options of `CREATE TABLE … WITH (…)`, as handed to the connectors.
-#[derive(Debug, Clone)]
-pub struct TableOptions {
-    /// The table's name.
-    pub name: String,
-    /// Physical columns and metadata columns (no computed ones).
-    pub schema: SchemaRef,
-    /// The metadata columns of `schema`, which are not in the records: by name, with their keys,
-    /// each from [`Connectors::metadata`].
-    pub metadata: BTreeMap<String, String>,
-    /// The `WITH` options.
-    pub options: BTreeMap<String, String>,
-    /// `PARTITIONED BY`: physical columns, outermost first.
-    pub partitioned_by: Vec<String>,
-    /// The columns of the `PRIMARY KEY`, or none.
-    pub primary_key: Vec<String>,
-    /// Directory against which relative paths are resolved: that of the SQL file.
-    pub base_dir: PathBuf,
-    /// True for undeclared types, which must hold all values: a value of which a type would lose
-    /// digits, or that differs from its text in the type, is an error.
-    pub exact: bool,
 }
 
 /// Makes tables and sinks from options: implemented by the connector crate, called by the SQL

@@ -15,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::error::{Error, Result};
 use crate::plan::PLACE;
-use crate::sink::{Manner, Prepared, RowOrder, Sink, Writers};
+use crate::sink::{Manner, Prepared, RowOrder, Sink, Tell, Writers};
 use crate::table::{
     AddedSplits, Chunk, Decoded, Extent, LeftOut, OpenOptions, Places, Position, Positions,
     ReadOnce, Sharing, ShownName, Split, SplitPoll, SplitSpec, Table,
@@ -283,6 +283,15 @@ impl<W: Words + 'static> Sink for WrappedSink<W> {
 
     fn keep_in(&self, path: &Path) {
         self.inner.keep_in(path);
+    }
+
+    fn listen(&self, tell: Tell) {
+        let words = self.words.clone();
+        self.inner.listen(Arc::new(move |line| tell(words.notice(line))));
+    }
+
+    fn interrupt(&self) -> bool {
+        self.inner.interrupt()
     }
 
     fn promise(&self) -> Option<String> {

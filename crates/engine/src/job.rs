@@ -62,6 +62,13 @@ impl Stopper {
         self.0.stop(Some(error));
     }
 
+    /// The job is to end: no sink waits longer for a receiver that is away ([`Sink::interrupt`]).
+    /// Whether one is away now, so that a last cut would be in vain.
+    pub fn interrupt_sinks(&self) -> bool {
+        let sinks = self.0.gathers.iter().map(Gather::sink);
+        sinks.fold(false, |is_away, sink| sink.interrupt() | is_away)
+    }
+
     /// Lets the job end well: there are all rows that are wanted.
     pub fn enough(&self) {
         if let Err(error) = self.0.end_outputs() {
@@ -116,8 +123,7 @@ impl Stopper {
         self.0.intake.marks()
     }
 
-    /// News for the user on the reading of the sources, a line each: the last lines, in this
-    /// process.
+    /// News for the user on sources and sinks, a line each: the last lines, in this process.
     pub fn notices(&self) -> Vec<String> {
         self.0.intake.notices().last()
     }

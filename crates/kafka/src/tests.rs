@@ -2,10 +2,11 @@
 
 pub(crate) mod double;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, Field, Schema};
+use millstream_contract::sink::{Sink, Writers};
 use millstream_contract::table::{OpenOptions, Table, TableOptions};
 
 use self::double::{Double, Script};
@@ -19,17 +20,8 @@ pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> T
         ("properties.bootstrap.servers", "localhost:1"),
         ("scan.startup.mode", "earliest-offset"),
     ];
-    let options = usual.iter().chain(options);
-    TableOptions {
-        name: "t".into(),
-        schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-        metadata: BTreeMap::new(),
-        options: options.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        base_dir: ".".into(),
-        exact: false,
-    }
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    TableOptions::new("t", schema, usual.iter().chain(options).copied())
 }
 
 #[test]
@@ -68,4 +60,39 @@ fn a_start_looks_for_leaders_again_and_may_be_within_open_transactions() {
     assert!(broker.script().looks >= 3);
     let error = open(13).err().unwrap().to_string();
     assert!(error.contains("offset 13") && error.contains("ends at offset 12"), "{error}");
+}
+
+/// A topic that is read from a broker.
+fn read_from(broker: &Double) -> KafkaTable {
+    let servers = broker.address.to_string();
+    let options = [("format", "raw"), ("properties.bootstrap.servers", servers.as_str())];
+    KafkaTable::from_options(&table(&[("v", DataType::Binary)], &options)).unwrap()
+}
+
+#[test]
+fn a_topic_that_was_made_a_moment_ago_is_found() {
+    let script = || Script { partitions: 2, looks_unknown: 4, ..Script::default() };
+    let broker = Double::start(script());
+    let names = read_from(&broker).splits().unwrap().into_iter().map(|split| split.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["t-0", "t-1"]);
+    // To write, too; this broker knows no producers.
+    let broker = Double::start(script());
+    let servers = broker.address.to_string();
+    let options = [("format", "raw"), ("properties.bootstrap.servers", servers.as_str())];
+    let sink = KafkaSink::from_options(&table(&[("v", DataType::Binary)], &options)).unwrap();
+    let schema = Arc::new(Schema::empty());
+    let error = sink.open(&schema, Writers::alone()).unwrap_err().to_string();
+    assert!(error.contains("a broker that knows InitProducerId"), "{error}");
+    assert!(broker.script().looks > 4);
+}
+
+#[test]
+fn a_topic_that_is_not_there_is_named_soon() {
+    let broker = Double::start(Script { looks_unknown: usize::MAX, ..Script::default() });
+    let began = Instant::now();
+    let error = read_from(&broker).splits().unwrap_err().to_string();
+    assert!(error.contains("there is no topic 't'"), "{error}");
+    assert!(!error.contains("whether the broker runs"), "{error}");
+    let took = began.elapsed();
+    assert!((Duration::from_secs(3)..Duration::from_secs(5)).contains(&took), "{took:?}");
 }

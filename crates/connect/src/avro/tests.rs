@@ -1,6 +1,6 @@
 //! Tests of Avro: schemas compared, values by hand, and bytes of any kind.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{AsArray, RecordBatch};
@@ -54,17 +54,7 @@ fn registry(schemas: &[(u32, &str)]) -> Arc<Schemas> {
 }
 
 fn table(options: &[(&str, &str)], schema: &SchemaRef) -> TableOptions {
-    let text = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-    TableOptions {
-        name: "t".into(),
-        schema: schema.clone(),
-        options: options.iter().map(text).collect(),
-        metadata: BTreeMap::new(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: ".".into(),
-    }
+    TableOptions::new("t", schema.clone(), options.iter().copied())
 }
 
 fn schema(columns: &[(&str, DataType)]) -> SchemaRef {

@@ -1,7 +1,6 @@
 //! Tests of whole files: values, positions of errors, and that cutting into chunks makes no
 //! difference.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::task::Waker;
 
@@ -398,24 +397,11 @@ fn a_small_file_is_several_chunks() {
 }
 
 fn options(path: &str, more: &[(&str, &str)]) -> TableOptions {
-    let mut options = BTreeMap::from([
-        ("connector".to_string(), "file".to_string()),
-        ("format".to_string(), "csv".to_string()),
-        ("path".to_string(), path.to_string()),
-    ]);
-    for (key, value) in more {
-        options.insert(key.to_string(), value.to_string());
-    }
-    TableOptions {
-        name: "t".into(),
-        schema: schema(&[("a", DataType::Int64, true)]),
-        options,
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-    }
+    let usual = [("connector", "file"), ("format", "csv"), ("path", path)];
+    let options = usual.into_iter().chain(more.iter().copied());
+    let base_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let schema = schema(&[("a", DataType::Int64, true)]);
+    TableOptions { base_dir, ..TableOptions::new("t", schema, options) }
 }
 
 #[test]

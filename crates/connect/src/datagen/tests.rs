@@ -1,7 +1,5 @@
 //! Tests that generated records do not depend on who generates them, and keep to their rate.
 
-use std::collections::BTreeMap;
-
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{
     DataType, Decimal128Type, Field, Float64Type, Int8Type, Int64Type, TimeUnit,
@@ -14,17 +12,7 @@ use super::*;
 fn table_options(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> TableOptions {
     let fields: Vec<Field> =
         columns.iter().map(|(name, t)| Field::new(*name, t.clone(), *name != "key")).collect();
-    let text = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-    TableOptions {
-        name: "t".into(),
-        schema: Arc::new(Schema::new(fields)),
-        options: options.iter().map(text).collect::<BTreeMap<_, _>>(),
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: ".".into(),
-    }
+    TableOptions::new("t", Arc::new(Schema::new(fields)), options.iter().copied())
 }
 
 fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> DatagenTable {

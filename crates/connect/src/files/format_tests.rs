@@ -78,16 +78,7 @@ fn write_within(
 ) {
     let path = folder.0.display().to_string();
     let given = [("connector", "file"), ("path", &path)].into_iter().chain(options.iter().copied());
-    let table = TableOptions {
-        name: "t".into(),
-        schema: batches[0].schema(),
-        options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: "/".into(),
-    };
+    let table = TableOptions::new("t", batches[0].schema(), given);
     let sink = FileSink::from_options(&table).unwrap();
     sink.open(&batches[0].schema(), writers).unwrap();
     for batch in batches {
@@ -220,18 +211,8 @@ fn a_time_that_parquet_cannot_hold_is_an_error_and_not_null() {
     let folder = Folder::new("overflow");
     let column: ArrayRef = Arc::new(TimestampSecondArray::from(vec![i64::MAX / 10]));
     let rows = RecordBatch::try_from_iter([("ts", column)]).unwrap();
-    let table = TableOptions {
-        name: "t".into(),
-        schema: rows.schema(),
-        options: [("format", "parquet"), ("path", folder.0.to_str().unwrap())]
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .into(),
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: "/".into(),
-    };
+    let options = [("format", "parquet"), ("path", folder.0.to_str().unwrap())];
+    let table = TableOptions::new("t", rows.schema(), options);
     let sink = FileSink::from_options(&table).unwrap();
     sink.open(&rows.schema(), Writers::alone()).unwrap();
     let error = sink.write(0, &rows, true).unwrap_err().to_string();

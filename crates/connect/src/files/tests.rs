@@ -72,17 +72,8 @@ fn table(path: &Path, by: &[&str], more: &[(&str, &str)]) -> TableOptions {
     let path = path.display().to_string();
     let given = [("connector", "file"), ("format", "csv"), ("path", &path)];
     let given: BTreeMap<&str, &str> = given.into_iter().chain(more.iter().copied()).collect();
-    let text = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
-    TableOptions {
-        name: "t".into(),
-        schema: rows(&[]).schema(),
-        options: given.into_iter().map(text).collect(),
-        metadata: Default::default(),
-        partitioned_by: by.iter().map(|name| name.to_string()).collect(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: PathBuf::from("/"),
-    }
+    let partitioned_by = by.iter().map(|name| name.to_string()).collect();
+    TableOptions { partitioned_by, ..TableOptions::new("t", rows(&[]).schema(), given) }
 }
 
 fn sink(folder: &Folder, by: &[&str], more: &[(&str, &str)]) -> FileSink {

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
@@ -16,17 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn options(given: &[(&str, &str)]) -> TableOptions {
     let fields = vec![Field::new("a", DataType::Int64, true)];
-    let given = given.iter().chain(&[("connector", "http")]);
-    TableOptions {
-        name: "t".into(),
-        schema: Arc::new(Schema::new(fields)),
-        options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
-        metadata: Default::default(),
-        partitioned_by: vec![],
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: PathBuf::from("."),
-    }
+    let given = given.iter().copied().chain([("connector", "http")]);
+    TableOptions::new("t", Arc::new(Schema::new(fields)), given)
 }
 
 /// A split and where to send to.

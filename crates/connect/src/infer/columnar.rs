@@ -4,7 +4,7 @@
 //! columns that may be the event time are read from the beginning of the first and the last file.
 //! The schemas of all files are read, unless there are very many.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
@@ -157,17 +157,9 @@ fn look(
     times: &[usize],
     found: &mut [ValueStats],
 ) -> Result<bool> {
-    let option = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
-    let table = FileTable::from_options(&TableOptions {
-        name: file.name.to_string(),
-        schema: schema.clone(),
-        options: BTreeMap::from([("path", &*file.name), ("format", format.name())].map(option)),
-        base_dir: PathBuf::new(),
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-    })?;
+    let options = [("path", &*file.name), ("format", format.name())];
+    let table = TableOptions::new(&file.name, schema.clone(), options);
+    let table = FileTable::from_options(&TableOptions { base_dir: PathBuf::new(), ..table })?;
     let mut splits = table.open(times, &OpenOptions::alone(RECORDS_MAX, 0, 1))?;
     let Some(split) = splits.first_mut() else { return Ok(true) };
     match split.poll_next(0, Waker::noop())? {

@@ -227,17 +227,11 @@ fn a_string_takes_any_json_value_as_it_is_written() {
 "#;
     std::fs::write(dir.join("x.ndjson"), text).unwrap();
     let found = declaration("x.ndjson", &dir).unwrap();
-    let table = FileTable::from_options(&TableOptions {
-        name: "t".into(),
-        schema: Arc::new(Schema::new(vec![Field::new("v", DataType::Utf8, true)])),
-        options: found.options.into_iter().filter(|(key, _)| key != "connector").collect(),
-        base_dir: dir,
-        metadata: Default::default(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: true,
-    })
-    .unwrap();
+    let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Utf8, true)]));
+    let options = found.options.into_iter().filter(|(key, _)| key != "connector");
+    let table = TableOptions::new("t", schema, options);
+    let table = TableOptions { base_dir: dir, exact: true, ..table };
+    let table = FileTable::from_options(&table).unwrap();
     let mut splits = table.open(&[0], &OpenOptions::alone(1000, 0, 1)).unwrap();
     let SplitPoll::Chunk(chunk) = splits[0].poll_next(0, std::task::Waker::noop()).unwrap() else {
         panic!("no records")

@@ -1,8 +1,6 @@
 //! Tests of messages: what is a record, what a fault says, and that messages do not influence each
 //! other.
 
-use std::collections::BTreeMap;
-
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef};
 use millstream_contract::table::{Failing, TableOptions};
@@ -21,17 +19,7 @@ fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
 }
 
 fn format(options: &[(&str, &str)], schema: &SchemaRef) -> Result<MessageFormat> {
-    let text = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
-    let table = TableOptions {
-        name: "t".into(),
-        schema: schema.clone(),
-        options: options.iter().map(text).collect(),
-        metadata: BTreeMap::new(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: ".".into(),
-    };
+    let table = TableOptions::new("t", schema.clone(), options.iter().copied());
     MessageFormat::from_options(&table, schema, None)
 }
 

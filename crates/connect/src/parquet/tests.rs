@@ -48,17 +48,7 @@ impl Scratch {
     fn table(&self, schema: &SchemaRef) -> FileTable {
         let path = self.0.display().to_string();
         let options = [("connector", "file"), ("format", "parquet"), ("path", &path)];
-        FileTable::from_options(&TableOptions {
-            name: "t".into(),
-            schema: schema.clone(),
-            options: options.map(|(key, value)| (key.to_string(), value.to_string())).into(),
-            metadata: Default::default(),
-            partitioned_by: Vec::new(),
-            primary_key: Vec::new(),
-            exact: false,
-            base_dir: ".".into(),
-        })
-        .unwrap()
+        FileTable::from_options(&TableOptions::new("t", schema.clone(), options)).unwrap()
     }
 }
 

@@ -1,10 +1,8 @@
 //! A sender on the other side of real connections.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use std::sync::mpsc;
 use std::task::Wake;
 use std::time::{Duration, Instant};
@@ -18,19 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn options(given: &[(&str, &str)]) -> TableOptions {
     let fields = vec![Field::new("a", DataType::Int64, true)];
-    let options = given.iter().map(|(key, value)| (key.to_string(), value.to_string()));
-    let mut options: BTreeMap<String, String> = options.collect();
-    options.insert("connector".into(), "socket".into());
-    TableOptions {
-        name: "t".into(),
-        schema: Arc::new(Schema::new(fields)),
-        options,
-        metadata: Default::default(),
-        partitioned_by: vec![],
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: PathBuf::from("."),
-    }
+    let given = given.iter().copied().chain([("connector", "socket")]);
+    TableOptions::new("t", Arc::new(Schema::new(fields)), given)
 }
 
 fn open(given: &[(&str, &str)]) -> Result<Box<dyn Split>> {

@@ -1,6 +1,5 @@
 //! Tests of tables of several files, of packed files, and of positions.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -33,17 +32,8 @@ impl Scratch {
 
     fn options(&self, path: &str) -> TableOptions {
         let options = [("connector", "file"), ("format", "csv"), ("path", path)];
-        let options = options.map(|(key, value)| (key.to_string(), value.to_string()));
-        TableOptions {
-            name: "t".into(),
-            schema: Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])),
-            options: BTreeMap::from(options),
-            metadata: Default::default(),
-            partitioned_by: Vec::new(),
-            primary_key: Vec::new(),
-            exact: false,
-            base_dir: self.0.clone(),
-        }
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+        TableOptions { base_dir: self.0.clone(), ..TableOptions::new("t", schema, options) }
     }
 
     fn table(&self, path: &str) -> Result<FileTable> {

@@ -62,7 +62,7 @@ pub(crate) struct Intake {
     /// The job's other processes; `None` if there are none.
     net: Option<Arc<Net>>,
     reading: Reading,
-    notices: Notices,
+    notices: Arc<Notices>,
 }
 
 /// Constant properties of a split.
@@ -224,12 +224,12 @@ impl Intake {
             budget,
             net,
             reading,
-            notices: Notices::default(),
+            notices: Arc::default(),
         }
     }
 
-    /// News for the user on the reading of splits.
-    pub(crate) fn notices(&self) -> &Notices {
+    /// News for the user on the reading of splits, and of sinks.
+    pub(crate) fn notices(&self) -> &Arc<Notices> {
         &self.notices
     }
 

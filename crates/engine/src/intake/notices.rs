@@ -1,4 +1,4 @@
-//! News for the user while splits are read, at once: a followed file was truncated, for example.
+//! News for the user while a job runs, at once: a followed file was truncated, for example.
 
 use std::collections::VecDeque;
 use std::fmt;

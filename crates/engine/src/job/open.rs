@@ -260,6 +260,8 @@ impl Outputs<'_> {
             let visible = sort.as_ref().map_or(stage.output.fields().len(), |sort| sort.visible);
             let visible = Arc::new(stage.output.project(&(0..visible).collect::<Vec<_>>())?);
             let memory_bytes = self.settings.memory_bytes;
+            let notices = self.intake.notices().clone();
+            sink.listen(Arc::new(move |line| notices.tell(line)));
             sink.open(&visible, Writers { process: place.process, workers, memory_bytes })?;
         }
         let all = place.processes * workers;

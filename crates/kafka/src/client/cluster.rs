@@ -29,6 +29,8 @@ use super::wire::Connection;
 
 /// How long to try before a start fails.
 pub(crate) const START: Duration = Duration::from_millis(4_500);
+/// A topic may have been made so long ago, and not every broker knows it yet.
+const NEW_TOPIC: Duration = Duration::from_secs(3);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(150);
 
@@ -118,11 +120,14 @@ pub(crate) struct Cluster {
     pub(crate) committed_only: bool,
     brokers: BTreeMap<i32, Address>,
     connections: BTreeMap<Address, Connection>,
+    /// Since when a wanted topic is not there.
+    missing_since: Option<Instant>,
 }
 
 impl Cluster {
     pub(crate) fn new(settings: ClientSettings, committed_only: bool) -> Cluster {
-        Cluster { settings, committed_only, brokers: BTreeMap::new(), connections: BTreeMap::new() }
+        let (brokers, connections, missing_since) = Default::default();
+        Cluster { settings, committed_only, brokers, connections, missing_since }
     }
 
     /// Tries until the start's time is over.
@@ -251,8 +256,12 @@ impl Cluster {
         Ok(found)
     }
 
-    /// The error for a topic that is not there.
+    /// The fault of a topic that is not there. For a moment it may pass.
     pub(crate) fn no_topic(&mut self, name: &str) -> Fault {
+        let message = format!("there is no topic '{}'", name.escape_debug());
+        if self.missing_since.get_or_insert_with(Instant::now).elapsed() < NEW_TOPIC {
+            return Fault::retry(message);
+        }
         let all = self.metadata_of(None, |name| !name.starts_with("__"));
         let all = all.map(|all| all.topics).unwrap_or_default();
         let names = all.keys().map(String::as_str);
@@ -266,11 +275,7 @@ impl Cluster {
                 }
             }
         };
-        Fault::Fatal {
-            place: format!("kafka {}", self.settings.shown()),
-            message: format!("there is no topic '{}'", name.escape_debug()),
-            help,
-        }
+        Fault::Fatal { place: format!("kafka {}", self.settings.shown()), message, help }
     }
 
     /// Offsets of partitions; `None` where there is no record at a time.

@@ -14,24 +14,20 @@
 //! the marker says which of its records are there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
-use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
-};
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, GroupId,
     InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProducerId, TransactionalId,
-    TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 
 use super::address::Address;
+use super::away::Away;
 use super::cluster::{Cluster, Kind, Metadata, Partition, topic_name};
 use super::encode::{NewRecord, Writer, batch};
 use super::fault::{Fault, Outcome, error_of};
@@ -65,23 +61,25 @@ pub(crate) struct ProducerSettings {
 
 /// A producer of one topic.
 pub(crate) struct Producer {
-    cluster: Cluster,
-    settings: ProducerSettings,
+    pub(super) cluster: Cluster,
+    pub(super) settings: ProducerSettings,
+    away: Arc<Away>,
     metadata: Metadata,
-    writer: Option<(i64, i16)>,
+    pub(super) writer: Option<(i64, i16)>,
     /// By partition, the number of the next record.
-    sequences: BTreeMap<i32, i32>,
+    pub(super) sequences: BTreeMap<i32, i32>,
     /// Whether the broker has version 2 of transactions.
-    second_version: bool,
+    pub(super) second_version: bool,
     /// Whether the broker has records of a transaction that has not ended.
-    is_open: bool,
+    pub(super) is_open: bool,
 }
 
 impl Producer {
-    pub(crate) fn new(cluster: Cluster, settings: ProducerSettings) -> Producer {
+    pub(crate) fn new(cluster: Cluster, settings: ProducerSettings, away: Arc<Away>) -> Producer {
         Producer {
             cluster,
             settings,
+            away,
             metadata: Metadata::default(),
             writer: None,
             sequences: BTreeMap::new(),
@@ -129,15 +127,23 @@ impl Producer {
     ) -> Outcome<T> {
         let mut pause = PAUSE;
         loop {
-            match ask(self) {
-                Err(Fault::Retry(_)) if Instant::now() + pause < end => thread::sleep(pause),
-                result => return result,
+            self.away.question()?;
+            let answer = ask(self);
+            self.away.note_answer(&answer);
+            match answer {
+                Err(Fault::Retry(_)) if self.may_wait(pause, end) => thread::sleep(pause),
+                answer => return answer,
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    fn coordinator(&mut self) -> Outcome<Option<Address>> {
+    /// Whether there is time for another pause.
+    fn may_wait(&self, pause: Duration, end: Instant) -> bool {
+        Instant::now() + pause < end && !self.away.has_given_up()
+    }
+
+    pub(super) fn coordinator(&mut self) -> Outcome<Option<Address>> {
         let id = self.settings.transactional_id.clone();
         id.map(|id| self.cluster.coordinator(Kind::Transaction, &id)).transpose()
     }
@@ -211,7 +217,7 @@ impl Producer {
         }
     }
 
-    fn fault(&self, what: &str, error: ResponseError) -> Fault {
+    pub(super) fn fault(&self, what: &str, error: ResponseError) -> Fault {
         let id = self.settings.transactional_id.as_deref().unwrap_or_default();
         match is_fenced(error) && self.is_open {
             true => Fault::Aborted(format!("{what}: {error}")),
@@ -233,7 +239,7 @@ impl Producer {
         })
     }
 
-    fn marker_partition(&self) -> Partition {
+    pub(super) fn marker_partition(&self) -> Partition {
         Partition { topic: self.settings.topic.clone(), number: 0 }
     }
 
@@ -264,6 +270,7 @@ impl Producer {
             self.until(end, |producer| producer.commit_marker(marker))?;
             self.until(end, Producer::commit)?;
         }
+        self.away.note_written();
         Ok(())
     }
 
@@ -299,6 +306,7 @@ impl Producer {
         while left.values().any(|batches| !batches.is_empty()) {
             let mut by_broker: BTreeMap<i32, Vec<(i32, Bytes)>> = BTreeMap::new();
             let mut fault = None;
+            self.away.question()?;
             for (partition, batches) in &left {
                 let Some((_, bytes)) = batches.last() else { continue };
                 match self.leader(*partition) {
@@ -324,15 +332,17 @@ impl Producer {
                     Err(found) => fault = Some(found),
                 }
             }
-            match fault {
-                None => pause = PAUSE,
-                Some(Fault::Retry(_)) if Instant::now() + pause < end => {
+            let answer = fault.map_or(Ok(()), Err);
+            self.away.note_answer(&answer);
+            match answer {
+                Ok(()) => pause = PAUSE,
+                Err(Fault::Retry(_)) if self.may_wait(pause, end) => {
                     thread::sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                     // Who leads may have changed.
                     let _ = self.look();
                 }
-                Some(fault) => return Err(fault),
+                answer => return answer,
             }
         }
         Ok(())
@@ -384,109 +394,6 @@ impl Producer {
         }
         Ok(results)
     }
-
-    /// Version 1: partitions join the transaction before they are written.
-    fn add_partitions(&mut self, partitions: &[i32]) -> Outcome<()> {
-        let Some(address) = self.coordinator()? else { return Ok(()) };
-        let (producer, epoch) = self.writer.unwrap_or((-1, -1));
-        let topic = AddPartitionsToTxnTopic::default()
-            .with_name(topic_name(&self.settings.topic))
-            .with_partitions(partitions.to_vec());
-        let id = self.settings.transactional_id.as_deref().unwrap_or_default();
-        let request = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(transactional_id(id))
-            .with_v3_and_below_producer_id(ProducerId(producer))
-            .with_v3_and_below_producer_epoch(epoch)
-            .with_v3_and_below_topics(vec![topic]);
-        let response = self.cluster.with(&address, |connection| {
-            let version = connection.version_of::<AddPartitionsToTxnRequest>(3)?;
-            connection.call_in(&request, version, Duration::ZERO)
-        })?;
-        for topic in response.results_by_topic_v3_and_below {
-            for partition in topic.results_by_partition {
-                match error_of(partition.partition_error_code) {
-                    None | Some(ResponseError::OperationNotAttempted) => {}
-                    Some(error) => return Err(self.fault("a partition of a transaction", error)),
-                }
-            }
-        }
-        self.is_open = true;
-        Ok(())
-    }
-
-    fn commit_marker(&mut self, marker: &Marker) -> Outcome<()> {
-        let Some(id) = self.settings.transactional_id.clone() else { return Ok(()) };
-        let (producer, epoch) = self.writer.unwrap_or((-1, -1));
-        let group = GroupId(StrBytes::from_string(id.clone()));
-        if !self.second_version
-            && let Some(address) = self.coordinator()?
-        {
-            let request = AddOffsetsToTxnRequest::default()
-                .with_transactional_id(transactional_id(&id))
-                .with_producer_id(ProducerId(producer))
-                .with_producer_epoch(epoch)
-                .with_group_id(group.clone());
-            let response = self.cluster.with(&address, |connection| {
-                let version = connection.version_of::<AddOffsetsToTxnRequest>(3)?;
-                connection.call_in(&request, version, Duration::ZERO)
-            })?;
-            if let Some(error) = error_of(response.error_code) {
-                return Err(self.fault("the marker's group", error));
-            }
-        }
-        let address = self.cluster.coordinator(Kind::Group, &id)?;
-        let partition = TxnOffsetCommitRequestPartition::default()
-            .with_partition_index(self.marker_partition().number)
-            .with_committed_offset(marker.offset)
-            .with_committed_metadata(Some(StrBytes::from_string(marker.text.clone())));
-        let topic = TxnOffsetCommitRequestTopic::default()
-            .with_name(topic_name(&self.settings.topic))
-            .with_partitions(vec![partition]);
-        let request = TxnOffsetCommitRequest::default()
-            .with_transactional_id(transactional_id(&id))
-            .with_group_id(group)
-            .with_producer_id(ProducerId(producer))
-            .with_producer_epoch(epoch)
-            .with_topics(vec![topic]);
-        let highest = if self.second_version { 5 } else { 4 };
-        let response = self.cluster.with(&address, |connection| {
-            let version = connection.version_of::<TxnOffsetCommitRequest>(highest)?;
-            connection.call_in(&request, version, Duration::ZERO)
-        })?;
-        for topic in response.topics {
-            for partition in topic.partitions {
-                if let Some(error) = error_of(partition.error_code) {
-                    return Err(self.fault("the marker", error));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Outcome<()> {
-        let Some(address) = self.coordinator()? else { return Ok(()) };
-        let id = self.settings.transactional_id.as_deref().unwrap_or_default();
-        let (producer, epoch) = self.writer.unwrap_or((-1, -1));
-        let request = EndTxnRequest::default()
-            .with_transactional_id(transactional_id(id))
-            .with_producer_id(ProducerId(producer))
-            .with_producer_epoch(epoch)
-            .with_committed(true);
-        let highest = if self.second_version { 5 } else { 4 };
-        let response = self.cluster.with(&address, |connection| {
-            let version = connection.version_of::<EndTxnRequest>(highest)?;
-            connection.call_in(&request, version, Duration::ZERO)
-        })?;
-        if let Some(error) = error_of(response.error_code) {
-            return Err(self.fault("the end of a transaction", error));
-        }
-        self.is_open = false;
-        if self.second_version && response.producer_id.0 >= 0 {
-            self.writer = Some((response.producer_id.0, response.producer_epoch));
-            self.sequences.clear();
-        }
-        Ok(())
-    }
 }
 
 /// Whether the broker does not know the producer any more by its epoch.
@@ -494,6 +401,6 @@ fn is_fenced(error: ResponseError) -> bool {
     matches!(error, ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch)
 }
 
-fn transactional_id(id: &str) -> TransactionalId {
+pub(super) fn transactional_id(id: &str) -> TransactionalId {
     TransactionalId(StrBytes::from_string(id.to_string()))
 }

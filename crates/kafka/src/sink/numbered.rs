@@ -111,19 +111,30 @@ fn text_of(series: &str) -> String {
     format!("millstream {series}")
 }
 
+/// Writes a transaction. False after a fault that may pass: the producer has begun anew, and the
+/// transaction may be there or not.
+fn try_to_write(
+    producer: &mut impl Write,
+    rows: &[Row],
+    marker: Option<&Marker>,
+    faults: &mut usize,
+) -> Outcome<bool> {
+    match producer.write(rows, marker) {
+        Ok(()) => Ok(true),
+        Err(Fault::Retry(message) | Fault::Aborted(message)) if *faults < TRIES => {
+            tracing::warn!(rows = rows.len(), "a transaction is written again: {message}");
+            *faults += 1;
+            producer.begin_again().map(|()| false)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
 /// Writes the marker alone, in a transaction without rows.
 pub(super) fn mark(producer: &mut impl Write, series: &str, rows: u64) -> Outcome<()> {
     let (marker, mut faults) = (marker_of(series, rows), 0);
-    loop {
-        match producer.write(&[], Some(&marker)) {
-            Err(Fault::Retry(message) | Fault::Aborted(message)) if faults < TRIES => {
-                tracing::warn!("a marker is written again: {message}");
-                faults += 1;
-                producer.begin_again()?;
-            }
-            result => return result,
-        }
-    }
+    while !try_to_write(producer, &[], Some(&marker), &mut faults)? {}
+    Ok(())
 }
 
 /// Writes rows, the first of which has the number `first`. With a `series` each row comes once: the
@@ -140,19 +151,14 @@ pub(super) fn write_rows(
         let now = &rest[..(rest.len() >> faults).max(1)];
         let end = number + now.len() as u64;
         let marker = series.map(|series| marker_of(series, end));
-        let there = match producer.write(now, marker.as_ref()) {
-            Ok(()) => end,
-            Err(Fault::Retry(message) | Fault::Aborted(message)) if faults < TRIES => {
-                tracing::warn!("records are written again: {message}");
-                faults += 1;
-                producer.begin_again()?;
-                // The transaction may be there, or not.
+        let there = match try_to_write(producer, now, marker.as_ref(), &mut faults)? {
+            true => end,
+            false => {
                 let marker = producer.marker()?.zip(series);
                 let marker = marker.filter(|(marker, series)| is_of(marker, series));
                 let there = marker.and_then(|(marker, _)| u64::try_from(marker.offset).ok());
                 there.unwrap_or(0).clamp(number, end)
             }
-            Err(fault) => return Err(fault),
         };
         rest = &rest[(there - number) as usize..];
         number = there;

@@ -12,14 +12,18 @@
 //! | `properties.batch.size` | 1 MB | bytes of a batch at most |
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use millstream_connect::Options;
-use millstream_contract::Result;
 use millstream_contract::settings::is_bucket;
 use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
 
 use super::partitioner::Partitioner;
-use crate::client::producer::ProducerSettings;
+use crate::client::away::Away;
+use crate::client::cluster::Cluster;
+use crate::client::fault::Fault;
+use crate::client::producer::{Producer, ProducerSettings};
 use crate::client::settings::ClientSettings;
 use crate::client::unpack::Packing;
 
@@ -66,9 +70,22 @@ pub(super) struct SinkOptions {
     pub(super) partitioner: Partitioner,
     /// The given place for rows until their checkpoint.
     pub(super) spool: Option<PathBuf>,
+    /// Whether brokers take rows, known to all producers of the sink.
+    pub(super) away: Arc<Away>,
 }
 
 impl SinkOptions {
+    /// A producer with these options.
+    pub(super) fn new_producer(&self) -> Producer {
+        let cluster = Cluster::new(self.client.clone(), true);
+        Producer::new(cluster, self.producer.clone(), self.away.clone())
+    }
+
+    /// The error of a fault.
+    pub(super) fn failed(&self, fault: Fault) -> Error {
+        self.away.error(fault, &self.client.shown())
+    }
+
     pub(super) fn from_options(table: &TableOptions, options: &Options<'_>) -> Result<SinkOptions> {
         let of_sources = table.options.keys().filter(|name| name.starts_with("scan."));
         for name in of_sources.map(String::as_str).chain(UNUSED) {
@@ -107,12 +124,7 @@ impl SinkOptions {
         let spool = spool(table, options, guarantee)?;
         let transactional = prefix.filter(|_| guarantee == Guarantee::ExactlyOnce);
         let form = "'default', 'fixed' or 'round-robin'";
-        let partitioner = options.parsed("sink.partitioner", form, |text| match text.trim() {
-            "default" => Some(Partitioner::Default),
-            "fixed" => Some(Partitioner::Fixed),
-            "round-robin" => Some(Partitioner::RoundRobin),
-            _ => None,
-        })?;
+        let partitioner = options.parsed("sink.partitioner", form, Partitioner::named)?;
         let form = "'none', 'gzip', 'snappy', 'lz4' or 'zstd'";
         let packing = options
             .parsed("properties.compression.type", form, |text| Packing::named(text.trim()))?;
@@ -122,8 +134,10 @@ impl SinkOptions {
             matches!(text.trim(), "all" | "-1" | "0" | "1").then(|| text.trim() == "1")
         })?;
         let acks = if guarantee == Guarantee::None && acks == Some(true) { 1 } else { -1 };
+        let client = ClientSettings::from_options(table, options)?;
         Ok(SinkOptions {
-            client: ClientSettings::from_options(table, options)?,
+            away: Arc::new(Away::new(topic, &client.shown())),
+            client,
             producer: ProducerSettings {
                 topic: topic.to_string(),
                 transactional_id: transactional.map(|prefix| format!("{prefix}-{}", table.name)),

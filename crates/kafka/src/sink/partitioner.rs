@@ -15,6 +15,16 @@ pub(super) enum Partitioner {
 const TURN: u64 = 64;
 
 impl Partitioner {
+    /// By the name of an option.
+    pub(super) fn named(text: &str) -> Option<Partitioner> {
+        match text.trim() {
+            "default" => Some(Partitioner::Default),
+            "fixed" => Some(Partitioner::Fixed),
+            "round-robin" => Some(Partitioner::RoundRobin),
+            _ => None,
+        }
+    }
+
     /// The partition of the row with this number, of so many partitions. It depends on nothing
     /// else, so that a row which is computed again goes to the same partition.
     pub(super) fn partition(self, number: u64, key: Option<&[u8]>, partitions: i32) -> i32 {

@@ -9,14 +9,14 @@ use millstream_contract::{Error, Result};
 
 use super::numbered::{Base, MARKER_AGE, Row, Write, mark, write_rows};
 use super::options::{Guarantee, SinkOptions};
-use crate::client::cluster::Cluster;
 use crate::client::fault::Fault;
-use crate::client::producer::Producer;
 
 /// Rows of so many bytes are sent before their window is whole.
 const SEND_BYTES: usize = 1 << 20;
 /// Rows of so many bytes may wait before the first checkpoint.
 const WITHOUT_CHECKPOINT_BYTES: usize = 256 << 20;
+/// The time after which a waiting thread looks again.
+const LOOK: Duration = Duration::from_secs(1);
 
 struct State {
     /// The numbers of rows, from the first that waits.
@@ -59,12 +59,22 @@ impl Shared {
     }
 
     fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, Duration::from_secs(5));
+        let waited = self.changed.wait_timeout(state, LOOK);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Waits for the thread; not in a job that is to end while the brokers are away.
+    fn wait_for_rows<'a>(&'a self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
+        let away = &self.options.away;
+        away.look();
+        if away.has_given_up() {
+            return Err(Error::Interrupted);
+        }
+        Ok(self.wait(state))
+    }
+
     fn failed(&self, fault: Fault) -> Error {
-        fault.error(&self.options.client.shown())
+        self.options.failed(fault)
     }
 }
 
@@ -75,9 +85,8 @@ impl Sender {
         (base, resumes): (&Base, bool),
         memory_bytes: u64,
     ) -> Result<Sender> {
-        let cluster = Cluster::new(options.client.clone(), true);
-        let mut producer = Producer::new(cluster, options.producer.clone());
-        let failed = |fault: Fault| fault.error(&options.client.shown());
+        let mut producer = options.new_producer();
+        let failed = |fault| options.failed(fault);
         producer.begin().map_err(failed)?;
         let exactly = options.guarantee == Guarantee::ExactlyOnce;
         let known = match (exactly, resumes) {
@@ -180,8 +189,13 @@ impl Sender {
             if state.waiting_bytes <= self.shared.waiting_bytes_max {
                 return Ok(());
             }
-            state = self.shared.wait(state);
+            state = self.shared.wait_for_rows(state)?;
         }
+    }
+
+    /// Lets waiting threads look again.
+    pub(super) fn wake(&self) {
+        self.shared.changed.notify_all();
     }
 
     /// How many rows have come, with those before the job went on.
@@ -219,7 +233,7 @@ impl Sender {
             if state.written >= rows || !state.has_checkpoint {
                 return Ok(());
             }
-            state = self.shared.wait(state);
+            state = self.shared.wait_for_rows(state)?;
         }
     }
 }

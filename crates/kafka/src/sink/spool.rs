@@ -19,8 +19,6 @@ use millstream_store::{LocalStore, ObjectWriter, S3Store, Store};
 use super::frames::{Frame, HEAD_BYTES, head, rows};
 use super::numbered::{Base, MARKER_AGE, Row, mark, random, write_rows};
 use super::options::SinkOptions;
-use crate::client::cluster::Cluster;
-use crate::client::fault::Fault;
 use crate::client::producer::Producer;
 
 /// Bytes of a frame, which is a transaction.
@@ -158,8 +156,8 @@ impl Interval {
     /// Commits what a checkpoint of an earlier run has prepared, before the sink is opened.
     pub(super) fn commit(&self, place: &Place, options: &SinkOptions) -> Result<()> {
         let Some(spooled) = &self.spooled else { return Ok(()) };
-        let failed = |fault: Fault| fault.error(&options.client.shown());
-        let mut producer = producer(options);
+        let failed = |fault| options.failed(fault);
+        let mut producer = options.new_producer();
         producer.begin().map_err(failed)?;
         let base = Base { rows: spooled.first, ..self.base.clone() };
         let known = base.known_rows(&mut producer, options).map_err(failed)?;
@@ -200,10 +198,6 @@ impl Place {
                 .into(),
         }
     }
-}
-
-fn producer(options: &SinkOptions) -> Producer {
-    Producer::new(Cluster::new(options.client.clone(), true), options.producer.clone())
 }
 
 /// The rows of an opened sink that wait for their checkpoint.
@@ -294,8 +288,8 @@ impl Spool {
         base: &Base,
         (resumes, varies): (bool, bool),
     ) -> Result<Spool> {
-        let failed = |fault: Fault| fault.error(&options.client.shown());
-        let mut producer = producer(options);
+        let failed = |fault| options.failed(fault);
+        let mut producer = options.new_producer();
         producer.begin().map_err(failed)?;
         let known = match resumes {
             true => base.known_rows(&mut producer, options).map_err(failed)?,
@@ -381,7 +375,7 @@ impl Spool {
     /// Writes the rows of a sealed interval whose checkpoint is durable.
     pub(super) fn commit(&self, prepared: &Prepared) -> Result<()> {
         let Some(interval) = Interval::new(prepared)? else { return Ok(()) };
-        let failed = |fault: Fault| fault.error(&self.options.client.shown());
+        let failed = |fault| self.options.failed(fault);
         let mut writer = lock(&self.writer);
         let Writer { producer, written, marked } = &mut *writer;
         let Some(spooled) = &interval.spooled else {

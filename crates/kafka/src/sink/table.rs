@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::Options;
-use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Writers};
+use millstream_contract::sink::{Manner, Prepared, RowOrder, Sealed, Sink, Tell, Writers};
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 use uuid::Uuid;
@@ -211,6 +211,20 @@ impl Sink for KafkaSink {
         self.lock().beside = Some(path.to_path_buf());
     }
 
+    fn listen(&self, tell: Tell) {
+        self.options.away.listen(tell);
+    }
+
+    fn interrupt(&self) -> bool {
+        let saves = self.lock().manner.intervals && self.options.guarantee != Guarantee::None;
+        let loss = if saves { "no row is lost" } else { "rows that wait for it are lost" };
+        let is_away = self.options.away.end(loss);
+        if let Some(Way::Sender(sender)) = self.way() {
+            sender.wake();
+        }
+        is_away
+    }
+
     fn promise(&self) -> Option<String> {
         let once = "each row exactly once by";
         self.is_exact().then(|| match self.why_spooled(self.lock().manner) {
@@ -224,6 +238,8 @@ impl Sink for KafkaSink {
     }
 
     fn write(&self, _worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
+        // A thread that waits for a silent broker does not look.
+        self.options.away.look();
         let count = rows.num_rows();
         let rest = |left_out: usize| rows.slice(left_out, count - left_out);
         match self.way() {

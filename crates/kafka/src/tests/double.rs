@@ -36,6 +36,8 @@ pub(crate) struct Script {
     pub(crate) hung: bool,
     /// Offsets are refused until leaders have been asked for as often.
     pub(crate) looks_needed: usize,
+    /// The topic is unknown until it has been asked for as often.
+    pub(crate) looks_unknown: usize,
     /// Connections are closed at as many commits.
     pub(crate) closes: usize,
     /// By request, the partitions and their offsets.
@@ -168,7 +170,9 @@ fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8
     // No rack, no name of the cluster.
     out.put_i32(-1);
     out.put_i32(1);
-    let topics = [(29, "secret", 0), (0, "t", script.partitions)];
+    let (error, partitions) =
+        if script.looks <= script.looks_unknown { (3, 0) } else { (0, script.partitions) };
+    let topics = [(29, "secret", 0), (error, "t", partitions)];
     out.put_i32(2 - skipped as i32);
     for (error, name, partitions) in topics.into_iter().skip(skipped) {
         out.put_i16(error);

@@ -60,26 +60,27 @@ pub struct Stopping {
 impl Stopping {
     /// Lets the job end with [`millstream_contract::Error::Interrupted`].
     pub fn stop(&self) {
-        self.give_up();
+        let is_in_vain = self.give_up();
         let (stopper, interrupt) = (self.stopper.clone(), self.interrupt.clone());
         let stop = move || match &interrupt {
             Some(interrupt) => interrupt.stop(),
             None => stopper.stop(),
         };
         match &self.saver {
-            Some(saver) if saver.cut_and_stop(&self.stopper, stop.clone()) => {}
+            Some(saver) if !is_in_vain && saver.cut_and_stop(&self.stopper, stop.clone()) => {}
             _ => stop(),
         }
     }
 
-    /// A job that has ended does not wait for its store any more, and ends with
-    /// [`millstream_contract::Error::Interrupted`]. Whether it waits.
+    /// A job that has ended does not wait for its store any more, and no job waits for the receiver
+    /// of its rows: it ends with [`millstream_contract::Error::Interrupted`]. Whether it waits.
     pub fn give_up(&self) -> bool {
         if let Some(interrupt) = self.interrupt.as_ref().filter(|interrupt| interrupt.is_late()) {
             // Known before the wait ends.
             interrupt.stop();
         }
-        self.saver.as_ref().is_some_and(|saver| saver.give_up())
+        let is_away = self.stopper.interrupt_sinks();
+        self.saver.as_ref().is_some_and(|saver| saver.give_up()) || is_away
     }
 
     /// Of a job of several processes, in process 0.

@@ -47,16 +47,8 @@ impl Folder {
     fn table(&self, path: &str, format: &str) -> Result<FollowTable> {
         let fields = vec![Field::new("a", DataType::Int64, true)];
         let given = [("connector", "file"), ("follow", "true"), ("format", format), ("path", path)];
-        FollowTable::from_options(&TableOptions {
-            name: "t".into(),
-            schema: Arc::new(Schema::new(fields)),
-            options: given.map(|(key, value)| (key.to_string(), value.to_string())).into(),
-            metadata: Default::default(),
-            partitioned_by: vec![],
-            primary_key: Vec::new(),
-            exact: false,
-            base_dir: self.0.clone(),
-        })
+        let table = TableOptions::new("t", Arc::new(Schema::new(fields)), given);
+        FollowTable::from_options(&TableOptions { base_dir: self.0.clone(), ..table })
     }
 
     fn follow(&self, path: &str, from: Position) -> Followed {

@@ -11,7 +11,7 @@ fn place(disk: &CrashDisk) -> Place {
 /// A spool that has not spoken to a broker.
 fn spool(disk: &CrashDisk, next: u64, known: u64) -> Spool {
     let options = exactly_once();
-    let producer = producer(&options);
+    let producer = options.new_producer();
     Spool::new(place(disk), &options, "series", producer, (next, known))
 }
 
