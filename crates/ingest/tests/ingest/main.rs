@@ -3,7 +3,6 @@
 mod flight;
 mod rings;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -28,18 +27,8 @@ fn batch(numbers: std::ops::Range<i64>) -> RecordBatch {
 }
 
 fn table(options: &[(&str, &str)]) -> Result<ChannelSource> {
-    let mut all = BTreeMap::from([("listen".to_string(), "127.0.0.1:0".to_string())]);
-    all.extend(options.iter().map(|(key, value)| (key.to_string(), value.to_string())));
-    ChannelSource::from_options(&TableOptions {
-        name: "bids".into(),
-        schema: schema(),
-        options: all,
-        metadata: BTreeMap::new(),
-        partitioned_by: Vec::new(),
-        primary_key: Vec::new(),
-        exact: false,
-        base_dir: ".".into(),
-    })
+    let options = [("listen", "127.0.0.1:0")].into_iter().chain(options.iter().copied());
+    ChannelSource::from_options(&TableOptions::new("bids", schema(), options))
 }
 
 /// What a split gave.
