@@ -12,7 +12,7 @@ skips=(--skip loom_tests)
 binaries=$(cargo test --profile ci --locked --workspace \
     --lib --test conformance --test shuffle_conformance --test channel_sim --test shuffle_sim --test channel_gather \
     --no-run --message-format=json 2>/dev/null |
-    sed -nE 's#.*"manifest_path":"[^"]*/crates/(verbs|fabric|flow)/.*"executable":"([^"]*/deps/[^"]*)".*#\2#p' |
+    sed -nE 's#.*"manifest_path":"[^"]*/crates/(verbs|fabric|flow|dfi)/.*"executable":"([^"]*/deps/[^"]*)".*#\2#p' |
     sort -u)
 [ -n "$binaries" ] || { echo "memcheck: the tests do not build"; exit 1; }
 for binary in $binaries; do

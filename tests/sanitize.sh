@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# sanitize.sh [--short]: runs the tests of state, the verbs binding, the fabric, channels and the shuffle with
+# sanitize.sh [--short]: runs the tests of state, the verbs binding, the fabric, channels, the shuffle and flows with
 # AddressSanitizer and its search for leaks.
 # It leaves out tests that use a model checker: they switch stacks, which confuses AddressSanitizer. It also leaves out
 # the two tests of the shuffle that try most. The compiler's option is unstable, but the pinned toolchain contains the
@@ -16,5 +16,5 @@ fi
 target=$(rustc -vV | sed -n 's/^host: //p')
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_PROFILE_CI_OPT_LEVEL=1 \
     cargo test --profile ci --locked --target "$target" --target-dir target/sanitize \
-    -p millstream-state -p millstream-verbs -p millstream-fabric -p millstream-flow \
+    -p millstream-state -p millstream-verbs -p millstream-fabric -p millstream-flow -p millstream-dfi \
     --lib "${tests[@]}" --no-fail-fast -- "${skips[@]}"

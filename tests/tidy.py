@@ -33,7 +33,7 @@ FLOORS = [
     {"verbs", "allocator", "nexmark", "cpu"},
     {"fabric"},
     {"flow", "state"},
-    {"contract", "datafusion-shuffle", "bucket"},
+    {"contract", "datafusion-shuffle", "bucket", "dfi"},
     {"operators", "sql", "store", "workloads"},
     {"connect", "engine"},
     {"checkpoint", "kafka"},

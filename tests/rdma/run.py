@@ -24,7 +24,7 @@ GUEST = HERE / "guest"
 SQL = HERE.parent / "sql"
 
 # The crates whose tests run in the guest.
-CRATES = ["verbs", "fabric", "flow"]
+CRATES = ["verbs", "fabric", "flow", "dfi"]
 
 # Programs of this machine that the guest uses.
 PROGRAMS = ["/usr/bin/rdma", "/usr/bin/ib_write_bw"]

@@ -80,13 +80,14 @@ pub struct Hello {
 }
 
 /// Bytes of magic, version and token, which begin every conversation.
-pub(crate) const HEAD_BYTES: usize = 8 + 4 + 32;
+pub const HEAD_BYTES: usize = 8 + 4 + 32;
 const COUNTS_BYTES: usize = 2;
 /// Encoded length of every [`Hello`]: a fixed length leaves nothing to negotiate.
 pub const HELLO_BYTES: usize =
     HEAD_BYTES + Endpoint::BYTES + COUNTS_BYTES + REGIONS_MAX * 20 + PARAMETERS_MAX * 8;
 
-pub(crate) fn head(token: &Token) -> [u8; HEAD_BYTES] {
+/// The beginning of a conversation: magic, version and token.
+pub fn head(token: &Token) -> [u8; HEAD_BYTES] {
     let mut bytes = [0; HEAD_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -94,7 +95,8 @@ pub(crate) fn head(token: &Token) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-pub(crate) fn check_head(bytes: &[u8; HEAD_BYTES], token: &Token) -> Result<(), SetupError> {
+/// Checks how a peer, who may be a stranger, begins a conversation.
+pub fn check_head(bytes: &[u8; HEAD_BYTES], token: &Token) -> Result<(), SetupError> {
     let mut fields = Fields(bytes);
     if fields.take()? != MAGIC {
         return Err(SetupError::Magic);

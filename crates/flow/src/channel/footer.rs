@@ -12,7 +12,8 @@ pub const FOOTER_BYTES: usize = 16;
 
 const LENGTH_MASK: u64 = 0xffff_ffff;
 const END: u64 = 1 << 32;
-const UNUSED: u64 = 0x00ff_fffe_0000_0000;
+const FREE: u64 = 1 << 33;
+const UNUSED: u64 = 0x00ff_fffc_0000_0000;
 const LAP_SHIFT: u32 = 56;
 /// Contents of a footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub struct Footer {
     pub bytes: u32,
     /// Whether the stream ends here; there is no payload then.
     pub end: bool,
+    /// Whether the consumer is done with the slot; nothing else is said then. Channels return
+    /// credit instead. The rings of flows (DFI) are read by their producers.
+    pub free: bool,
 }
 
 /// Why a footer of the right lap is impossible.
@@ -28,10 +32,22 @@ pub struct Footer {
 pub struct BadFooter;
 
 impl Footer {
+    /// The footer of a slot that ends the stream.
+    pub const END: Footer = Footer { bytes: 0, end: true, free: false };
+    /// The footer of a slot that its consumer is done with.
+    pub const FREE: Footer = Footer { bytes: 0, end: false, free: true };
+
+    /// The footer of a slot with so many bytes of payload.
+    #[inline]
+    pub fn full(bytes: u32) -> Footer {
+        Footer { bytes, end: false, free: false }
+    }
+
     /// The word that is polled.
     #[inline]
     pub fn encode(self, lap: u8) -> u64 {
-        (u64::from(lap) << LAP_SHIFT) | (u64::from(self.end) * END) | u64::from(self.bytes)
+        let flags = (u64::from(self.end) * END) | (u64::from(self.free) * FREE);
+        (u64::from(lap) << LAP_SHIFT) | flags | u64::from(self.bytes)
     }
 
     /// Decodes a word that a peer wrote: `None` if it is not (yet) of this lap.
@@ -41,11 +57,16 @@ impl Footer {
             return None;
         }
         let bytes = word & LENGTH_MASK;
-        let end = word & END != 0;
-        if word & UNUSED != 0 || bytes > payload_bytes as u64 || (end && bytes > 0) {
+        let (end, free) = (word & END != 0, word & FREE != 0);
+        let flagged = end || free;
+        if word & UNUSED != 0
+            || bytes > payload_bytes as u64
+            || (flagged && bytes > 0)
+            || (end && free)
+        {
             return Some(Err(BadFooter));
         }
-        Some(Ok(Footer { bytes: bytes as u32, end }))
+        Some(Ok(Footer { bytes: bytes as u32, end, free }))
     }
 }
 
@@ -72,7 +93,7 @@ mod tests {
     #[test]
     fn a_stale_footer_never_matches() {
         for count in 0..600 {
-            let footer = Footer { bytes: 9, end: false };
+            let footer = Footer::full(9);
             let word = footer.encode(lap_name(count));
             assert_eq!(Footer::decode(word, lap_name(count), 100), Some(Ok(footer)));
             assert_eq!(Footer::decode(word, lap_name(count + 1), 100), None);
@@ -83,10 +104,13 @@ mod tests {
 
     #[test]
     fn impossible_footers_are_refused() {
-        let good = Footer { bytes: 100, end: false }.encode(1);
+        let good = Footer::full(100).encode(1);
         let bad = Some(Err(BadFooter));
         assert_eq!(Footer::decode(good, 1, 99), bad);
-        assert_eq!(Footer::decode(good | 1 << 33, 1, 100), bad);
+        assert_eq!(Footer::decode(good | 1 << 34, 1, 100), bad);
+        assert_eq!(Footer::decode(good | FREE, 1, 100), bad);
+        assert_eq!(Footer::decode(Footer::END.encode(1) | FREE, 1, 100), bad);
+        assert_eq!(Footer::decode(Footer::FREE.encode(1), 1, 100), Some(Ok(Footer::FREE)));
         assert_eq!(Footer::decode(good | END, 1, 100), bad);
         assert_eq!(Footer::decode(u64::MAX, 255, usize::MAX), bad);
     }
@@ -98,7 +122,7 @@ mod tests {
         for i in 0..100_000_u64 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             // Half of the words are close to good words.
-            let word = if i % 2 == 0 { state } else { state & 0xff00_0001_0000_ffff };
+            let word = if i % 2 == 0 { state } else { state & 0xff00_0003_0000_ffff };
             data.extend_from_slice(&word.to_le_bytes());
         }
         fuzz(&data);

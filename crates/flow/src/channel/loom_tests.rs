@@ -46,7 +46,7 @@ impl Ring {
         let slot = number as usize % SLOTS;
         // SAFETY: there is credit for the slot; loom checks that nobody reads it.
         self.payloads[slot].with_mut(|payload| unsafe { *payload = number * 10 });
-        let footer = Footer { bytes: 8, end: false }.encode(lap_name(number / SLOTS as u64));
+        let footer = Footer::full(8).encode(lap_name(number / SLOTS as u64));
         self.footers[slot].store(footer, Release);
     }
 
@@ -54,7 +54,7 @@ impl Ring {
         let slot = number as usize % SLOTS;
         let word = self.footers[slot].load(Acquire);
         let footer = Footer::decode(word, lap_name(number / SLOTS as u64), 100)?;
-        assert_eq!(footer, Ok(Footer { bytes: 8, end: false }));
+        assert_eq!(footer, Ok(Footer::full(8)));
         // SAFETY: the footer proves that the slot is complete; loom checks that nobody writes it.
         Some(self.payloads[slot].with(|payload| unsafe { *payload }))
     }

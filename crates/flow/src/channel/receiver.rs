@@ -167,8 +167,8 @@ impl<F: Fabric> Receiver<F> {
         // The private copy that everything is decided on.
         let word = self.ring.word(at).load(Ordering::Acquire);
         match Footer::decode(word, self.position.lap(), payload_bytes) {
-            Some(Ok(footer)) => Ok(Some(footer)),
-            Some(Err(_)) => Err(Error::Protocol { what: "an impossible footer", found: word }),
+            Some(Ok(footer)) if !footer.free => Ok(Some(footer)),
+            Some(_) => Err(Error::Protocol { what: "an impossible footer", found: word }),
             None if self.side.settings.notification == Notification::Immediate => {
                 Err(Error::Protocol { what: "notified of a slot with a stale footer", found: word })
             }

@@ -340,7 +340,7 @@ impl<F: Fabric> Sender<F> {
                 self.look_closer()?;
                 return Ok(false);
             }
-            self.send(Footer { bytes: 0, end: true }, None, 0)?;
+            self.send(Footer::END, None, 0)?;
             // The end is no message.
             self.side.stats.messages -= 1;
             self.ending = true;
@@ -398,7 +398,7 @@ impl<'a, F: Fabric> Slot<'a, F> {
         let max = self.sender.payload_bytes();
         let length = u32::try_from(bytes).ok().filter(|_| bytes <= max);
         let Some(length) = length else { return Err(Error::TooLong { bytes, max }) };
-        self.sender.send(Footer { bytes: length, end: false }, None, tag)
+        self.sender.send(Footer::full(length), None, tag)
     }
 
     /// Sends the first `head_bytes` bytes of the payload, and behind them `bytes` bytes that stand
@@ -427,7 +427,7 @@ impl<'a, F: Fabric> Slot<'a, F> {
         let length = u32::try_from(all).ok().filter(|_| all <= max);
         let Some(length) = length else { return Err(Error::TooLong { bytes: all, max }) };
         region.check(offset, bytes)?;
-        let footer = Footer { bytes: length, end: false };
+        let footer = Footer::full(length);
         if self.sender.in_place {
             region.read(offset, &mut self.payload()[head_bytes..all])?;
             return self.sender.send(footer, None, tag);

@@ -7,28 +7,32 @@ use millstream_fabric::{Region, RemoteRegion};
 use crate::link::handover::Words;
 
 /// Length of a cache line. Words that different sides write are a line apart.
-pub(crate) const LINE: usize = 64;
+pub const LINE: usize = 64;
 /// The peer's absolute count: of released slots, of credit.
-pub(crate) const PEER_COUNT: usize = 0;
+pub const PEER_COUNT: usize = 0;
 /// The peer's flag.
-pub(crate) const PEER_FLAG: usize = LINE;
+pub(super) const PEER_FLAG: usize = LINE;
 /// How much this side has announced.
-pub(crate) const OWN_COUNT: usize = 2 * LINE;
+pub(super) const OWN_COUNT: usize = 2 * LINE;
 /// Where the peer's announcement is read to.
 const ANSWER: usize = 3 * LINE;
 /// Length of these words; a user's own follow.
-pub(crate) const BLOCK_BYTES: usize = 4 * LINE;
+pub const BLOCK_BYTES: usize = 4 * LINE;
 
 /// The two sides do not fit together.
-pub(crate) struct Misfit {
-    pub(crate) what: &'static str,
-    pub(crate) ours: u64,
-    pub(crate) theirs: u64,
+#[derive(Debug, Clone, Copy)]
+pub struct Misfit {
+    /// Name of the property.
+    pub what: &'static str,
+    /// This side's value.
+    pub ours: u64,
+    /// The peer's value.
+    pub theirs: u64,
 }
 
 /// Checks that a peer's region has so many bytes or more, and begins at a cache line: words in it
 /// are read and written whole.
-pub(crate) fn check_region(region: &RemoteRegion, bytes: usize) -> Result<(), Misfit> {
+pub fn check_region(region: &RemoteRegion, bytes: usize) -> Result<(), Misfit> {
     let (ours, theirs) = (bytes as u64, region.bytes);
     match region.address % LINE as u64 {
         0 if theirs >= ours => Ok(()),
@@ -38,26 +42,26 @@ pub(crate) fn check_region(region: &RemoteRegion, bytes: usize) -> Result<(), Mi
 }
 
 /// A block, in a region that may hold others.
-pub(crate) struct Block {
+pub struct Block {
     region: Region,
     at: usize,
 }
 
 impl Block {
     /// The block that begins at this byte.
-    pub(crate) fn new(region: Region, at: usize) -> Block {
+    pub fn new(region: Region, at: usize) -> Block {
         Block { region, at }
     }
 
     /// The word at this byte of the block.
     #[inline]
-    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
+    pub fn word(&self, at: usize) -> &AtomicU64 {
         self.region.word(self.at + at)
     }
 
     /// The count that the peer writes here.
     #[inline]
-    pub(crate) fn peer_count(&self) -> u64 {
+    pub fn peer_count(&self) -> u64 {
         self.word(PEER_COUNT).load(Ordering::Acquire)
     }
 

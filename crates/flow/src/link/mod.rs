@@ -32,22 +32,22 @@ use millstream_fabric::{
     Result, Source, State, Status, WorkRequest,
 };
 
-pub(crate) use self::block::{BLOCK_BYTES, Block, LINE, Misfit, PEER_COUNT, check_region};
+pub use self::block::{BLOCK_BYTES, Block, LINE, Misfit, PEER_COUNT, check_region};
 use self::block::{OWN_COUNT, PEER_FLAG};
-pub(crate) use self::position::Position;
+pub use self::position::Position;
 pub use self::position::{lap_after, lap_name};
 
 /// An idle side proves so often that its peer still answers: a network card notices a peer's end
 /// only when it waits for an answer.
-pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);
+pub const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// The token of work whose completion frees entries of the send queue and tells nothing else.
-pub(crate) const CONTROL: u32 = u32::MAX;
+pub const CONTROL: u32 = u32::MAX;
 /// The token of the read that asks for the peer's announcement.
 const QUESTION: u32 = u32::MAX - 1;
 
 /// Receives that a side needs for wake-ups, if it posts spent ones again whenever it polls.
-pub(crate) const WAKES: u32 = 4;
+pub const WAKES: u32 = 4;
 
 /// How far a side is on its way to sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ enum Parking {
 }
 
 /// News from a completion.
-pub(crate) enum Event {
+pub enum Event {
     /// Only the link is concerned.
     Nothing,
     /// Work with this token, and all before it, is done.
@@ -71,22 +71,27 @@ pub(crate) enum Event {
 
 /// Counts of posted requests.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Posted {
-    pub(crate) writes: u64,
+pub struct Posted {
+    /// Writes.
+    pub writes: u64,
     /// Of the writes, those with an immediate value.
-    pub(crate) immediates: u64,
-    pub(crate) sends: u64,
-    pub(crate) reads: u64,
+    pub immediates: u64,
+    /// Sends.
+    pub sends: u64,
+    /// Reads.
+    pub reads: u64,
     /// Of the writes and reads, those by which a side asks whether its peer is alive, or goes to
     /// sleep.
-    pub(crate) probes: u64,
+    pub probes: u64,
 }
 
 /// One end of a connection.
-pub(crate) struct Link<F: Fabric> {
-    pub(crate) pair: F::QueuePair,
+pub struct Link<F: Fabric> {
+    /// The queue pair. Post work with [`Link::post`], for the counts.
+    pub pair: F::QueuePair,
     number: u32,
-    pub(crate) block: Block,
+    /// This side's block.
+    pub block: Block,
     peer_block: RemoteRegion,
     /// Entries of the send queue.
     entries: u64,
@@ -94,7 +99,8 @@ pub(crate) struct Link<F: Fabric> {
     posted: u64,
     signalled: u64,
     completed: u64,
-    pub(crate) counts: Posted,
+    /// Counts of posted requests.
+    pub counts: Posted,
     /// Whether receives have no buffers, and are posted again here; how many were used.
     refills: bool,
     spent: usize,
@@ -112,7 +118,7 @@ pub(crate) struct Link<F: Fabric> {
 impl<F: Fabric> Link<F> {
     /// Connects to the peer. The send queue has so many `entries`; with `refills` receives have no
     /// buffers.
-    pub(crate) fn connect(
+    pub fn connect(
         mut pair: F::QueuePair,
         peer: &Hello,
         (block, peer_block): (Block, RemoteRegion),
@@ -141,17 +147,18 @@ impl<F: Fabric> Link<F> {
         })
     }
 
-    pub(crate) fn number(&self) -> u32 {
+    /// Number of the queue pair.
+    pub fn number(&self) -> u32 {
         self.number
     }
 
     /// How the connection has failed, as far as is known.
-    pub(crate) fn failure(&self) -> Option<Status> {
+    pub fn failure(&self) -> Option<Status> {
         self.failed
     }
 
     /// Looks at the queue pair, too, which may know before a completion tells.
-    pub(crate) fn look_for_failure(&mut self) -> Option<Status> {
+    pub fn look_for_failure(&mut self) -> Option<Status> {
         if self.failed.is_none() && self.pair.state() == State::Failed {
             self.failed = Some(Status::Flushed);
         }
@@ -159,37 +166,49 @@ impl<F: Fabric> Link<F> {
     }
 
     /// Ends the connection, so that the peer notices.
-    pub(crate) fn fail(&mut self) {
+    pub fn fail(&mut self) {
         self.failed.get_or_insert(Status::Flushed);
         self.pair.fail();
     }
 
     /// Whether so many more requests can be posted.
     #[inline]
-    pub(crate) fn room(&self, requests: u64) -> bool {
+    pub fn room(&self, requests: u64) -> bool {
         self.posted - self.completed + requests <= self.entries
     }
 
     /// Whether everything posted is known to be done.
     #[inline]
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.posted == self.completed
     }
 
+    /// Requests posted since the beginning.
+    #[inline]
+    pub fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// Requests known to be done since the beginning: with each all before it.
+    #[inline]
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
     /// Whether no completion is still to come.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.signalled == self.completed
     }
 
     /// Requests posted behind the last signalled one.
-    pub(crate) fn unsignalled(&self) -> u64 {
+    pub fn unsignalled(&self) -> u64 {
         self.posted - self.signalled
     }
 
     /// Posts requests, for which there is room. With a token the last is signalled. A failed
     /// connection is no error here: [`Link::failure`] tells.
     #[inline]
-    pub(crate) fn post(&mut self, list: &mut [WorkRequest<'_>], token: Option<u32>) -> Result<()> {
+    pub fn post(&mut self, list: &mut [WorkRequest<'_>], token: Option<u32>) -> Result<()> {
         self.posted += list.len() as u64;
         for request in &*list {
             match request.operation {
@@ -211,7 +230,7 @@ impl<F: Fabric> Link<F> {
     }
 
     /// Posts receives. A failed connection is no error here.
-    pub(crate) fn post_receives(&mut self, receives: &[Receive<'_>]) -> Result<()> {
+    pub fn post_receives(&mut self, receives: &[Receive<'_>]) -> Result<()> {
         let done = self.pair.post_receive(receives);
         self.judge(done)
     }
@@ -229,7 +248,7 @@ impl<F: Fabric> Link<F> {
 
     /// A write of a word of the peer's block.
     #[inline]
-    pub(crate) fn word<'a>(
+    pub fn word<'a>(
         &self,
         at: usize,
         value: &'a [u8; 8],
@@ -240,7 +259,7 @@ impl<F: Fabric> Link<F> {
     }
 
     /// Takes note of a completion of this link.
-    pub(crate) fn absorb(&mut self, completion: &Completion, now: Duration) -> Event {
+    pub fn absorb(&mut self, completion: &Completion, now: Duration) -> Event {
         if completion.status != Status::Success {
             if self.failed.is_none_or(|status| status == Status::Flushed) {
                 self.failed = Some(completion.status);
@@ -273,7 +292,7 @@ impl<F: Fabric> Link<F> {
     }
 
     /// Posts receives again that were used.
-    pub(crate) fn refill(&mut self) -> Result<()> {
+    pub fn refill(&mut self) -> Result<()> {
         let receives = [Receive { id: 0, buffer: None }; 8];
         while self.spent > 0 {
             let count = self.spent.min(receives.len());
@@ -285,18 +304,18 @@ impl<F: Fabric> Link<F> {
 
     /// Announces how much this side has sent, and returns whether the peer has to be woken for it.
     #[inline]
-    pub(crate) fn announce(&mut self, count: u64) -> bool {
+    pub fn announce(&mut self, count: u64) -> bool {
         let flag = handover::announce(&self.block, count);
         flag != std::mem::replace(&mut self.woken, flag)
     }
 
     /// Whether no flag is raised that still has its wake-up.
-    pub(crate) fn is_awake(&self) -> bool {
+    pub fn is_awake(&self) -> bool {
         self.parking == Parking::Awake
     }
 
     /// One step towards sleep, if there is room for two requests.
-    pub(crate) fn park(&mut self, now: Duration) -> Result<()> {
+    pub fn park(&mut self, now: Duration) -> Result<()> {
         let late = now.saturating_sub(self.heard) >= HEARTBEAT;
         if self.room(2) && (self.parking == Parking::Awake || late) {
             if self.parking == Parking::Awake {
@@ -318,7 +337,7 @@ impl<F: Fabric> Link<F> {
 
     /// Whether the side may sleep for at most [`HEARTBEAT`] if its completion queue is armed and
     /// empty: whatever comes wakes it. `seen` is how much of the peer's has been seen.
-    pub(crate) fn may_sleep(&self, seen: u64) -> bool {
+    pub fn may_sleep(&self, seen: u64) -> bool {
         match self.parking {
             Parking::Awake => false,
             // The answer wakes it.
@@ -329,7 +348,7 @@ impl<F: Fabric> Link<F> {
     }
 
     /// Asks the peer whether it is there, if nothing was heard for a while and no answer is due.
-    pub(crate) fn probe(&mut self, now: Duration) -> Result<()> {
+    pub fn probe(&mut self, now: Duration) -> Result<()> {
         let late = now.saturating_sub(self.heard) >= HEARTBEAT;
         if self.look_for_failure().is_none() && late && self.is_quiet() && self.room(1) {
             self.heard = now;

@@ -17,9 +17,9 @@ pub fn lap_after(lap: u8) -> u8 {
 
 /// A place in a ring of slots.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Position {
+pub struct Position {
     /// First byte of the slot.
-    pub(crate) offset: usize,
+    pub offset: usize,
     /// The lap around the ring.
     lap: u8,
     slot_bytes: usize,
@@ -28,17 +28,18 @@ pub(crate) struct Position {
 
 impl Position {
     /// The first slot of a ring.
-    pub(crate) fn new(slots: usize, slot_bytes: usize) -> Position {
+    pub fn new(slots: usize, slot_bytes: usize) -> Position {
         Position { offset: 0, lap: lap_name(0), slot_bytes, ring_bytes: slots * slot_bytes }
     }
 
-    pub(crate) fn lap(&self) -> u8 {
+    /// The lap around the ring, as footers name it.
+    pub fn lap(&self) -> u8 {
         self.lap
     }
 
     /// The next slot.
     #[inline]
-    pub(crate) fn advance(&mut self) {
+    pub fn advance(&mut self) {
         self.offset += self.slot_bytes;
         if self.offset == self.ring_bytes {
             self.offset = 0;

@@ -143,8 +143,8 @@ fn addresses() {
 
 #[test]
 fn footers() {
-    let word = |lap| Footer { bytes: 100, end: false }.encode(lap).to_le_bytes().to_vec();
-    let end = Footer { bytes: 0, end: true }.encode(1).to_le_bytes().to_vec();
+    let word = |lap| Footer::full(100).encode(lap).to_le_bytes().to_vec();
+    let end = Footer::END.encode(1).to_le_bytes().to_vec();
     run(footer::fuzz, &[word(1), word(255), end, vec![0; 64]]);
 }
 

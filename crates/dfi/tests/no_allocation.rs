@@ -1,0 +1,86 @@
+//! A test that tuples and segments cost no allocation, over shared memory and over TCP. It is alone
+//! in its file because it counts the whole process.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Row, connect, threads};
+use millstream_dfi::{Bandwidth, Consumed, Flow, Latency, Optimise, Route};
+use millstream_fabric::Fabric;
+use millstream_fabric::setup::Token;
+use millstream_fabric::shm::ShmDevice;
+use millstream_fabric::tcp::TcpDevice;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: everything is the system allocator's; counting changes nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Allocations while `tuples` tuples pass to two targets, after as many have.
+fn allocations<F: Fabric>(devices: &[F], flow: Flow, copies: u64, tuples: u64) -> u64 {
+    let lists = (threads(1, 1, 0), threads(2, devices.len(), 100));
+    let flow = flow.schema(Row::schema());
+    let mut ends = connect(devices, flow, (&lists.0, &lists.1)).unwrap();
+    let (mut before, mut pushed, mut arrived) = (0, 0, 0);
+    while arrived < copies * 2 * tuples {
+        if pushed == tuples && before == 0 {
+            before = ALLOCATIONS.load(Ordering::Relaxed);
+        }
+        if pushed < 2 * tuples {
+            pushed += u64::from(ends.sources[0].try_push(&Row::new(0, pushed)).unwrap());
+        } else {
+            ends.sources[0].try_flush().unwrap();
+        }
+        for target in &mut ends.targets {
+            if let Consumed::Batch(batch) = target.try_consume().unwrap() {
+                arrived += batch.len() as u64;
+            }
+        }
+    }
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn tuples_allocate_nothing() {
+    let token = Token::new([1; 32]);
+    let shm = [ShmDevice::open(token).unwrap()];
+    let open = || TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let tcp = [open(), open()];
+    let goals: [Optimise; 2] = [
+        Bandwidth { segment: 1024, segments: 4, source_segments: 2 }.into(),
+        Latency { segments: 16 }.into(),
+    ];
+    for goal in goals {
+        for (flow, copies) in [
+            (Flow::shuffle("f").route(Route::Key("key")), 1),
+            (Flow::shuffle("f").route(Route::by(|tuple, _| tuple[0] as usize % 2)), 1),
+            (Flow::replicate("f"), 2),
+        ] {
+            let flow = flow.optimise(goal);
+            assert_eq!(allocations(&shm, flow.clone(), copies, 5000), 0, "shm, {goal:?}");
+            // Lists of the card may still grow a little, when a heartbeat falls together with much
+            // work.
+            let count = allocations(&tcp, flow, copies, 5000);
+            assert!(count < 10, "tcp, {goal:?}: {count} allocations");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Flows over the simulated fabric: many seeds, with delays, interrupted links and stopped nodes.
+//!
+//! `MILLSTREAM_SEEDS` sets the number of seeds of each test.
+
+mod common;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::{
+    Arrived, Chance, Ends, Outcome, Plan, Row, check, connect, join, run, run_with, simulated,
+    threads,
+};
+use millstream_dfi::{
+    Bandwidth, Detection, Error, Flow, Latency, LocalRegistry, OnLoss, Optimise, Peer, Role, Route,
+};
+use millstream_fabric::sim::{Model, Placement, Sim, SimDevice};
+
+fn seeds(usual: u64) -> u64 {
+    let text = std::env::var("MILLSTREAM_SEEDS").ok();
+    text.map_or(usual, |text| text.parse().expect("MILLSTREAM_SEEDS is a number"))
+}
+
+/// A flow drawn from a seed, and its nodes: each end has its own.
+struct Drawn {
+    sim: Sim,
+    devices: Vec<SimDevice>,
+    flow: Flow,
+    sources: usize,
+    targets: usize,
+    copies: usize,
+    plan: Plan,
+    chance: Chance,
+}
+
+fn draw(seed: u64, tuples: u64) -> Drawn {
+    let mut chance = Chance(seed);
+    let (sources, targets) = (1 + chance.below(3), 1 + chance.below(3));
+    let small = |chance: &mut Chance| Bandwidth {
+        segment: [32, 96, 256, 1024][chance.below(4)],
+        segments: 1 + chance.below(6),
+        source_segments: 1 + chance.below(4),
+    };
+    let goal: Optimise = match chance.below(3) {
+        0 => Latency { segments: 1 + chance.below(12) }.into(),
+        _ => small(&mut chance).into(),
+    };
+    // Only checksums prove that a segment is complete where bytes land in any order.
+    let placement = [Placement::Whole, Placement::Ordered, Placement::Shuffled][chance.below(3)];
+    let detection = match placement {
+        Placement::Shuffled => Detection::Checksum,
+        _ => [Detection::Footer, Detection::Checksum][chance.below(2)],
+    };
+    let latency = Duration::from_nanos(100 + chance.below(20_000) as u64);
+    let model = Model { latency, placement, ..Model::default() };
+    let (flow, explicit, copies) = match chance.below(4) {
+        0 => (Flow::shuffle("f").route(Route::Key("key")), false, 1),
+        1 => (Flow::shuffle("f").route(Route::Explicit), true, 1),
+        2 => (Flow::shuffle("f").route(Route::by(|t, n| t[16] as usize % n)), false, 1),
+        _ => (Flow::replicate("f"), false, targets),
+    };
+    let flow = flow.schema(Row::schema()).optimise(goal).detection(detection);
+    let (sim, devices) = simulated(seed, model, sources + targets);
+    let plan = Plan {
+        slow: 1 + chance.below(8),
+        flush: [0, 5, 30][chance.below(3)],
+        explicit,
+        steps_max: 300_000,
+        ..Plan::new(seed, tuples)
+    };
+    Drawn { sim, devices, flow, sources, targets, copies, plan, chance }
+}
+
+impl Drawn {
+    /// Each end on a node of its own, sources first.
+    fn connect(&self) -> Ends<SimDevice> {
+        let nodes = self.sources + self.targets;
+        let all = threads(nodes, nodes, 0);
+        let (sources, targets) = all.split_at(self.sources);
+        connect(&self.devices, self.flow.clone(), (sources, targets)).unwrap()
+    }
+}
+
+/// Everything arrives once, whole and in order, though links are interrupted.
+fn interrupted(seed: u64) {
+    let mut drawn = draw(seed, 150);
+    let (mut ends, plan) = (drawn.connect(), drawn.plan);
+    let Drawn { sim, devices, chance, .. } = &mut drawn;
+    let mut cut: Option<(usize, usize, Duration)> = None;
+    let outcome = run(&mut ends, plan, |_| {
+        match cut {
+            Some((a, b, until)) if sim.now() >= until => {
+                sim.mend(&devices[a], &devices[b]);
+                cut = None;
+            }
+            None if devices.len() > 1 && chance.below(400) == 0 => {
+                let (a, b) = (chance.below(devices.len()), chance.below(devices.len()));
+                if a != b {
+                    sim.cut(&devices[a], &devices[b]);
+                    // Shorter than the silence after which a peer is lost.
+                    let length = Duration::from_micros(1 + chance.below(5_000) as u64);
+                    cut = Some((a, b, sim.now() + length));
+                }
+            }
+            _ => {}
+        }
+        // Not beyond the end of an interruption.
+        match cut {
+            Some(_) => sim.advance(Duration::from_micros(20)),
+            None => {
+                sim.step();
+            }
+        }
+    });
+    check(&outcome, drawn.plan, drawn.copies);
+}
+
+#[test]
+fn interrupted_links() {
+    (0..seeds(300)).for_each(interrupted);
+}
+
+/// What arrived of a source at a target is the beginning of its stream, as far as the route goes:
+/// in order, nothing twice, nothing damaged.
+fn is_sound(outcome: &Outcome) -> bool {
+    let arrived: &Arrived = &outcome.arrived;
+    let sorted = |numbers: &Vec<u64>| numbers.is_sorted_by(|a, b| a < b);
+    outcome.damaged == 0 && arrived.iter().flat_map(HashMap::values).all(sorted)
+}
+
+/// Runs until all are done or failed, with node `stopped` gone at a step drawn from the seed.
+/// Returns when it went.
+fn run_with_a_stop(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>, Duration) {
+    let (mut ends, plan) = (drawn.connect(), drawn.plan);
+    let Drawn { sim, devices, chance, .. } = drawn;
+    let at_step = chance.below(6000);
+    let mut gone = None;
+    let all = vec![false; devices.len()];
+    let outcome = run_with(
+        &mut ends,
+        plan,
+        |step, done| {
+            if step == at_step {
+                sim.stop(&devices[stopped]);
+                gone = Some(sim.now());
+                done[stopped] = true;
+            }
+            // Never far: ends have to be called meanwhile.
+            sim.advance(Duration::from_micros(if gone.is_some() { 500 } else { 2 }));
+            sim.now()
+        },
+        all,
+    );
+    let gone = gone.unwrap_or(sim.now());
+    (outcome, ends, gone)
+}
+
+/// All errors name a peer, and come within two seconds.
+fn are_timely(outcome: &Outcome, gone: Duration, seed: u64) {
+    for (at, error, time) in outcome.source_errors.iter().chain(&outcome.target_errors) {
+        assert!(matches!(error, Error::PeerLost { .. }), "seed {seed}, end {at}: {error}");
+        let after = time.saturating_sub(gone);
+        assert!(
+            after <= Duration::from_secs(2),
+            "seed {seed}, end {at}: {after:?} after the stop: {outcome:?}"
+        );
+    }
+}
+
+/// A node that stops at any step is an error at all ends that had not finished.
+fn stopped(seed: u64) {
+    let mut drawn = draw(seed, 150);
+    let stopped = drawn.chance.below(drawn.devices.len());
+    let (outcome, ends, gone) = run_with_a_stop(&mut drawn, stopped);
+    assert_eq!(outcome.unfinished, 0, "seed {seed}: an end waits for ever");
+    assert!(is_sound(&outcome), "seed {seed}");
+    are_timely(&outcome, gone, seed);
+    let _ = ends;
+}
+
+#[test]
+fn stopped_nodes() {
+    (0..seeds(300)).for_each(stopped);
+}
+
+/// With `OnLoss::Drop` a lost target leaves a replicate flow, and a lost source ends; the others
+/// go on, and are told once.
+fn dropped(seed: u64) {
+    let mut drawn = draw(seed, 150);
+    drawn.flow = Flow::replicate("f")
+        .schema(Row::schema())
+        .optimise(Bandwidth { segment: 96, segments: 3, source_segments: 2 })
+        .detection(Detection::Checksum)
+        .on_loss(OnLoss::Drop);
+    drawn.plan.explicit = false;
+    let (sources, targets) = (drawn.sources, drawn.targets);
+    let stopped = drawn.chance.below(sources + targets);
+    let (outcome, mut ends, gone) = run_with_a_stop(&mut drawn, stopped);
+    assert_eq!(outcome.unfinished, 0, "seed {seed}: an end waits for ever");
+    assert!(is_sound(&outcome), "seed {seed}");
+    are_timely(&outcome, gone, seed);
+    // Only sources that have lost all their targets fail.
+    let only = stopped >= sources && targets == 1;
+    assert!(only || outcome.source_errors.is_empty(), "seed {seed}: {:?}", outcome.source_errors);
+    assert!(outcome.target_errors.is_empty(), "seed {seed}: {:?}", outcome.target_errors);
+    for (at, arrived) in outcome.arrived.iter().enumerate() {
+        let lost = |peer: Peer| peer.role == Role::Source && peer.index as usize == stopped;
+        if at + sources == stopped {
+            continue;
+        }
+        for source in 0..sources {
+            let numbers = arrived.get(&(source as u64)).map_or(&[][..], Vec::as_slice);
+            // Without a gap from the start; all of it, but for the lost source.
+            assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "seed {seed}");
+            let whole = numbers.len() as u64 == drawn.plan.tuples;
+            assert!(whole || source == stopped || only, "seed {seed}: source {source}");
+        }
+        let losses = ends.targets[at].take_losses();
+        assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
+        assert!(ends.targets[at].take_losses().is_empty(), "seed {seed}: told twice");
+    }
+    for source in ends.sources.iter_mut().enumerate().filter(|(at, _)| *at != stopped) {
+        let losses = source.1.take_losses();
+        let lost =
+            |peer: Peer| peer.role == Role::Target && peer.index as usize + sources == stopped;
+        assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
+    }
+}
+
+#[test]
+fn dropped_nodes() {
+    (0..seeds(300)).for_each(dropped);
+}
+
+/// Footers on a fabric that places bytes in any order: refused, and rightly so.
+#[test]
+fn footers_fail_where_bytes_land_in_any_order() {
+    let shuffled = Model { placement: Placement::Shuffled, ..Model::default() };
+    let run_once = |seed: u64, detection: Detection| {
+        let (sim, devices) = simulated(seed, shuffled, 2);
+        let lists = (threads(1, 1, 0), [millstream_dfi::Thread::new(1, 0)]);
+        let registry = LocalRegistry::new();
+        let flow = Flow::shuffle("f")
+            .schema(Row::schema())
+            .optimise(Bandwidth { segment: 1024, segments: 4, source_segments: 2 })
+            .detection(detection);
+        let flow = flow.sources(lists.0.clone()).targets(lists.1);
+        flow.publish(&registry).unwrap();
+        let checked = join(&devices, &registry, (&lists.0, &lists.1), true).err();
+        if detection == Detection::Footer {
+            assert!(matches!(checked, Some(Error::Unordered)), "{checked:?}");
+        }
+        // The threads have joined in part: a new registry.
+        let registry = LocalRegistry::new();
+        let flow = Flow::shuffle("f")
+            .schema(Row::schema())
+            .optimise(Bandwidth { segment: 1024, segments: 4, source_segments: 2 })
+            .detection(detection);
+        flow.sources(lists.0.clone()).targets(lists.1).publish(&registry).unwrap();
+        let mut ends = join(&devices, &registry, (&lists.0, &lists.1), false).unwrap();
+        let plan = Plan { slow: 1, ..Plan::new(seed, 3000) };
+        let outcome = run(&mut ends, plan, |_| {
+            sim.step();
+        });
+        if detection == Detection::Checksum {
+            check(&outcome, plan, 1);
+        }
+        outcome.damaged
+    };
+    let damaged: u64 = (0..20).map(|seed| run_once(seed, Detection::Footer)).sum();
+    assert!(damaged > 0, "footers have not failed: is the placement shuffled?");
+    for seed in 0..20 {
+        assert_eq!(run_once(seed, Detection::Checksum), 0);
+    }
+}
