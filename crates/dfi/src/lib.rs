@@ -135,9 +135,14 @@
 #[doc = include_str!("../../../docs/flows.md")]
 struct Guide;
 
+#[cfg(test)]
+extern crate self as millstream_dfi;
+
 mod batch;
+mod cast;
 mod combine;
 mod counters;
+mod datagram;
 mod declaration;
 mod error;
 mod farewell;
@@ -153,17 +158,19 @@ mod target;
 mod thread;
 mod wire;
 
-pub use batch::Batch;
+pub use batch::{Batch, Consumed};
+
 pub use combine::{Aggregate, Combined, Combiner, Group, Value};
 pub use counters::Counters;
+pub use datagram::fuzz as fuzz_datagrams;
 pub use declaration::{Declaration, FlowKind};
 pub use error::{Error, Result};
 pub use flow::Flow;
-pub use options::{Bandwidth, Detection, Latency, OnLoss, Optimise, Route, RouteFunction};
+pub use options::{Bandwidth, Detection, Gaps, Latency, OnLoss, Optimise, Route, RouteFunction};
 pub use registry::fuzz as fuzz_messages;
 pub use registry::{End, LocalRegistry, Registry, RegistryClient, RegistryService};
 pub use ring::fuzz as fuzz_footers;
 pub use schema::{AsTuple, Attribute, Field, Schema, Tuple, Type};
 pub use source::{Source, SourceSetup};
-pub use target::{Consumed, Target, TargetSetup};
+pub use target::{Target, TargetSetup};
 pub use thread::{Loss, Peer, Role, Thread};
