@@ -58,7 +58,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What a target has for its program.
+/// Result of [`Target::try_consume`](crate::Target::try_consume).
 #[derive(Debug, Clone, Copy)]
 pub enum Consumed<'a> {
     /// The next batch.

@@ -35,7 +35,7 @@ const SPARE: usize = 8;
 /// The kind's place in the first field.
 const KIND_AT: u32 = 14;
 
-/// What a datagram brings.
+/// Contents of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A segment.

@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// A segment that has arrived, and its slot.
+/// An arrived segment and its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) slot: u32,
     pub(crate) source: u16,
     pub(crate) fill: u16,
-    /// Its number among those of its source.
+    /// Number within the source's stream.
     pub(crate) number: u64,
-    /// Its number in the order of the list: the flow's, or its source's.
+    /// Number in the order of the list: the flow's, or the source's.
     pub(crate) place: u64,
 }
 

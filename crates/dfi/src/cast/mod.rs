@@ -7,6 +7,7 @@
 mod backflow;
 mod lists;
 mod sending;
+mod sequencer;
 mod source;
 mod source_setup;
 mod stream;
@@ -57,7 +58,7 @@ fn check_limits(declaration: &Declaration, limits: &millstream_fabric::Limits) -
     Ok(())
 }
 
-/// Faults that tests plant, to prove that the seeded tests notice them.
+/// Planted faults, which the seeded tests have to find.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {

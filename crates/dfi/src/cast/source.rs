@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use millstream_fabric::{
-    Completion, CompletionQueue, Destination, Error as FabricError, Fabric, Operation, Region,
-    RemoteRegion, Status, WorkRequest,
-};
+use millstream_fabric::{Completion, CompletionQueue, Error as FabricError, Fabric, Status};
 use millstream_flow::link::{Event, Link};
 
 use crate::cast::SEQUENCER;
 use crate::cast::backflow::Line;
 use crate::cast::sending::Outlet;
+use crate::cast::sequencer::{NUMBER, Sequencer};
 use crate::counters::Counters;
 use crate::datagram::{Kind, Layout};
 use crate::declaration::Declaration;
@@ -21,14 +19,12 @@ use crate::registry::End;
 use crate::schema::AsTuple;
 use crate::thread::{Loss, Peer, Role, Stage, wait};
 
-/// The token of a fetch-and-add.
-const NUMBER: u32 = 1;
 /// A waiting source looks for silent targets so often.
 const PROBE_EVERY: Duration = Duration::from_millis(10);
 /// Marks become rarer while no target answers, up to so many time-outs.
 const MARK_TIME_OUTS_MAX: u32 = 32;
 
-/// A target, as its source knows it.
+/// The source's view of a target.
 pub(crate) struct Back<F: Fabric> {
     pub(crate) link: Link<F>,
     pub(crate) peer: Peer,
@@ -46,47 +42,6 @@ impl<F: Fabric> Back<F> {
     }
 }
 
-/// The numbers of an ordered flow.
-pub(crate) struct Sequencer {
-    pub(crate) word: RemoteRegion,
-    /// A word for each slot: where the answers land.
-    pub(crate) landing: Region,
-    /// Segments for which a number was asked, and for which it has come.
-    pub(crate) asked: u64,
-    pub(crate) drawn: u64,
-}
-
-impl Sequencer {
-    fn offset(&self, segment: u64) -> usize {
-        8 * (segment % (self.landing.len() as u64 / 8)) as usize
-    }
-
-    /// Draws numbers for all segments before `end`.
-    fn draw<F: Fabric>(
-        &mut self,
-        end: u64,
-        link: &mut Link<F>,
-        counts: &mut Counters,
-    ) -> Result<()> {
-        while self.asked < end && link.room(1) && link.failure().is_none() {
-            let into =
-                Destination { region: &self.landing, offset: self.offset(self.asked), bytes: 8 };
-            let at = self.word.at(0, 8)?;
-            let add = WorkRequest::new(Operation::FetchAdd { into, at, add: 1 });
-            link.post(&mut [add], Some(NUMBER))?;
-            self.asked += 1;
-            counts.numbers += 1;
-        }
-        Ok(())
-    }
-
-    /// The number that was drawn for a segment.
-    fn number(&self, segment: u64) -> u64 {
-        let word = self.landing.word(self.offset(segment));
-        word.load(std::sync::atomic::Ordering::Acquire)
-    }
-}
-
 /// A source that sends each segment once, to the group of all targets.
 pub(crate) struct CastSource<F: Fabric> {
     pub(crate) outlet: Outlet<F>,
@@ -99,7 +54,7 @@ pub(crate) struct CastSource<F: Fabric> {
     pub(crate) end: End,
     /// Backs by number of the queue pair, sorted.
     pub(crate) numbers: Vec<(u32, usize)>,
-    pub(crate) progress: Progress,
+    pub(crate) course: Course,
     pub(crate) counters: Counters,
     pub(crate) stage: Stage,
     pub(crate) failed: Option<Error>,
@@ -110,7 +65,7 @@ pub(crate) struct CastSource<F: Fabric> {
 
 /// How far a source has come: counts of segments since the beginning.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Progress {
+pub(crate) struct Course {
     sealed: u64,
     sent: u64,
     /// Segments that all targets have, and how many may be sent.
@@ -127,10 +82,10 @@ pub(crate) struct Progress {
     ends: u64,
 }
 
-impl Progress {
+impl Course {
     /// Nothing is done, and so many segments may be sent.
-    pub(crate) fn new(limit: u64) -> Progress {
-        Progress { limit, ..Progress::default() }
+    pub(crate) fn new(limit: u64) -> Course {
+        Course { limit, ..Course::default() }
     }
 }
 
@@ -185,7 +140,7 @@ impl<F: Fabric> CastSource<F> {
         if tuple.len() != expected {
             return Err(Error::TupleLength { expected, found: tuple.len() });
         }
-        let fill = match self.progress.open {
+        let fill = match self.course.open {
             Some(fill) => fill,
             None => {
                 self.check_open()?;
@@ -196,9 +151,9 @@ impl<F: Fabric> CastSource<F> {
                 0
             }
         };
-        self.outlet.copy(self.progress.sealed, fill, tuple);
+        self.outlet.copy(self.course.sealed, fill, tuple);
         let fill = fill + tuple.len();
-        self.progress.open = Some(fill);
+        self.course.open = Some(fill);
         if self.layout.latency || fill + tuple.len() > self.layout.payload {
             self.seal()?;
         }
@@ -213,27 +168,27 @@ impl<F: Fabric> CastSource<F> {
                 return Ok(false);
             }
         }
-        self.progress.open = Some(0);
+        self.course.open = Some(0);
         Ok(true)
     }
 
     fn is_slot_free(&self) -> bool {
-        let Progress { sealed, received, .. } = self.progress;
+        let Course { sealed, received, .. } = self.course;
         sealed - received < self.layout.segments as u64 && self.outlet.is_idle(sealed)
     }
 
     /// Seals the open segment, and sends it if its turn has come.
     fn seal(&mut self) -> Result<()> {
-        let fill = self.progress.open.take().unwrap_or(0);
-        self.outlet.seal(self.progress.sealed, fill);
-        self.progress.sealed += 1;
+        let fill = self.course.open.take().unwrap_or(0);
+        self.outlet.seal(self.course.sealed, fill);
+        self.course.sealed += 1;
         if !self.advance()? {
             // A count or a number may have come meanwhile.
             self.poll()?;
             self.advance()?;
         }
         let per_look = if self.layout.latency { 16 } else { 1 };
-        if self.progress.sealed.is_multiple_of(per_look)
+        if self.course.sealed.is_multiple_of(per_look)
             && self.fabric.now().saturating_sub(self.probed) >= PROBE_EVERY
         {
             self.look()?;
@@ -248,15 +203,15 @@ impl<F: Fabric> CastSource<F> {
     }
 
     fn send_and_resend(&mut self) -> Result<bool> {
-        if self.progress.sent < self.progress.sealed {
-            if self.progress.sealed > self.progress.limit {
+        if self.course.sent < self.course.sealed {
+            if self.course.sealed > self.course.limit {
                 self.read_counts()?;
             }
-            let end = self.progress.sealed.min(self.progress.limit);
+            let end = self.course.sealed.min(self.course.limit);
             self.send_until(end)?;
         }
         self.answer()?;
-        Ok(self.progress.sent == self.progress.sealed)
+        Ok(self.course.sent == self.course.sealed)
     }
 
     fn send_until(&mut self, end: u64) -> Result<()> {
@@ -269,24 +224,24 @@ impl<F: Fabric> CastSource<F> {
                 ready = end;
             }
         }
-        if self.progress.sent >= ready {
+        if self.course.sent >= ready {
             return Ok(());
         }
         let (now, copies) = (self.fabric.now(), self.live().count() as u64);
-        while self.progress.sent < ready && self.outlet.has_room() {
-            let number = self.progress.sent;
+        while self.course.sent < ready && self.outlet.has_room() {
+            let number = self.course.sent;
             let mut place = self.sequencer.as_ref().map_or(0, |one| one.number(number));
             if number_after_sending() {
-                place = self.progress.place;
+                place = self.course.place;
             }
             let bytes = self.outlet.send(number, place, now)?;
-            self.progress.sent += 1;
-            self.progress.place = place.saturating_add(1);
+            self.course.sent += 1;
+            self.course.place = place.saturating_add(1);
             self.counters.datagrams += 1;
             self.counters.segments += copies;
             self.counters.bytes += bytes as u64 * copies;
         }
-        (self.progress.marked, self.progress.mark_after) = (now, self.declaration.time_out);
+        (self.course.marked, self.course.mark_after) = (now, self.declaration.time_out);
         Ok(())
     }
 
@@ -296,7 +251,7 @@ impl<F: Fabric> CastSource<F> {
 
     /// Reads the counts of the back-flow: the slowest target decides.
     fn read_counts(&mut self) -> Result<()> {
-        let sent = self.progress.sent;
+        let sent = self.course.sent;
         let (mut consumed, mut received) = (sent, sent);
         let mut fastest = 0;
         for back in self.live() {
@@ -312,19 +267,19 @@ impl<F: Fabric> CastSource<F> {
         if skip_the_slowest() {
             (consumed, received) = (fastest, fastest);
         }
-        let progress = &mut self.progress;
-        if received > progress.received {
+        let course = &mut self.course;
+        if received > course.received {
             // Targets answer: marks may be frequent again.
-            progress.mark_after = self.declaration.time_out;
+            course.mark_after = self.declaration.time_out;
         }
-        progress.received = progress.received.max(received);
-        progress.limit = progress.limit.max(consumed + self.layout.segments as u64);
+        course.received = course.received.max(received);
+        course.limit = course.limit.max(consumed + self.layout.segments as u64);
         Ok(())
     }
 
     /// Sends again what targets have asked for.
     fn answer(&mut self) -> Result<()> {
-        let (time_out, progress) = (self.declaration.time_out, self.progress);
+        let (time_out, course) = (self.declaration.time_out, self.course);
         for back in self.backs.iter_mut().filter(|back| !back.lost) {
             let request = back.line.request();
             if request == back.answered {
@@ -333,7 +288,7 @@ impl<F: Fabric> CastSource<F> {
             back.answered = request;
             let now = self.fabric.now();
             for number in back.line.missing().into_iter().flatten() {
-                let kept = (progress.received..progress.sent).contains(&number);
+                let kept = (course.received..course.sent).contains(&number);
                 if kept && self.outlet.resend(number, now, time_out)? {
                     self.counters.resent += 1;
                 }
@@ -349,14 +304,14 @@ impl<F: Fabric> CastSource<F> {
 
     /// Seals a partial segment and sends all. Returns whether all have been sent.
     fn drain(&mut self) -> Result<bool> {
-        if self.progress.open.is_some_and(|fill| fill > 0) {
+        if self.course.open.is_some_and(|fill| fill > 0) {
             self.counters.partial += self.live().count() as u64;
             self.seal()?;
         }
         if !self.advance()? {
             self.look()?;
         }
-        Ok(self.progress.sent == self.progress.sealed)
+        Ok(self.course.sent == self.course.sealed)
     }
 
     pub(crate) fn try_close(&mut self) -> Result<bool> {
@@ -366,7 +321,7 @@ impl<F: Fabric> CastSource<F> {
                 return Ok(false);
             }
             self.stage = Stage::Closing;
-            self.progress.mark_after = Duration::ZERO;
+            self.course.mark_after = Duration::ZERO;
         }
         if self.stage == Stage::Closing {
             self.look()?;
@@ -403,25 +358,25 @@ impl<F: Fabric> CastSource<F> {
         self.judge()
     }
 
-    /// Says how many segments there are, if some target does not have all of them: a target that
-    /// has lost the last ones knows nothing of them. Repeats the end until all have confirmed it.
+    /// Sends a mark if some target lacks segments: such a target may not know of the last ones.
+    /// Repeats the end until all targets have confirmed it.
     fn mark(&mut self, now: Duration) -> Result<()> {
-        let Progress { sent, received, place, marked, mark_after, .. } = self.progress;
+        let Course { sent, received, place, marked, mark_after, .. } = self.course;
         let (kind, due) = match self.stage {
             Stage::Open => (Kind::Mark, received < sent),
             Stage::Closing => (Kind::End, !self.backs.iter().all(Back::is_done)),
             Stage::Closed => return Ok(()),
         };
         let due = due && now.saturating_sub(marked) >= mark_after && self.outlet.has_room();
-        if !due || (kind == Kind::End && self.progress.ends > 0 && end_once()) {
+        if !due || (kind == Kind::End && self.course.ends > 0 && end_once()) {
             return Ok(());
         }
         self.outlet.mark(kind, sent, place)?;
         self.counters.marks += 1;
-        self.progress.ends += u64::from(kind == Kind::End);
+        self.course.ends += u64::from(kind == Kind::End);
         let time_out = self.declaration.time_out;
         let longer = (2 * mark_after).clamp(time_out, MARK_TIME_OUTS_MAX * time_out);
-        (self.progress.marked, self.progress.mark_after) = (now, longer);
+        (self.course.marked, self.course.mark_after) = (now, longer);
         Ok(())
     }
 
@@ -493,7 +448,7 @@ impl<F: Fabric> CastSource<F> {
         }
         let lost = End::of_error(&error, self.end);
         self.failed = Some(error.clone());
-        self.progress.open = None;
+        self.course.open = None;
         self.backs.iter_mut().for_each(|back| farewell::post(&mut back.link, Role::Target, lost));
         let start = self.fabric.now();
         let is_leaving = |back: &Back<F>| back.link.failure().is_none() && !back.link.is_quiet();

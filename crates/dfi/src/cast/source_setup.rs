@@ -10,7 +10,8 @@ use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, check_region};
 
 use crate::cast::backflow::Line;
 use crate::cast::sending::{Outlet, send_entries};
-use crate::cast::source::{Back, CastSource, Progress, Sequencer};
+use crate::cast::sequencer::Sequencer;
+use crate::cast::source::{Back, CastSource, Course};
 use crate::cast::{SEQUENCER, check_limits, group_of, tag_of};
 use crate::counters::Counters;
 use crate::declaration::Declaration;
@@ -127,7 +128,7 @@ impl<F: Fabric> CastSourceSetup<F> {
             layout,
             end: self.end,
             numbers,
-            progress: Progress::new(layout.segments as u64),
+            course: Course::new(layout.segments as u64),
             counters: Counters::default(),
             stage: Stage::Open,
             failed: None,

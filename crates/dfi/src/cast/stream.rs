@@ -49,7 +49,8 @@ pub(crate) struct Stream<F: Fabric> {
     segments: u64,
     /// Segments that exist, as far as is known.
     known: u64,
-    /// What the last mark said: segments, and the number after the last in the flow's order.
+    /// Contents of the last mark: count of segments, and the number after the last segment in the
+    /// flow's order.
     marked: (u64, u64),
     /// Segments of the whole stream, once its end is known.
     total: Option<u64>,
@@ -58,7 +59,7 @@ pub(crate) struct Stream<F: Fabric> {
     request: u64,
     /// Whether a request waits for the next write.
     asks: bool,
-    /// What the source was told last, and when.
+    /// The counts of the last write to the source, and its time.
     told: (u64, u64),
     told_at: Duration,
     /// The line that is written, and where it goes.

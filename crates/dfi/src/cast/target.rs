@@ -51,7 +51,7 @@ pub(crate) struct CastTarget<F: Fabric> {
     pub(crate) receive_list: ReceiveList,
     /// A list for each source, or one for all in an ordered flow.
     pub(crate) next_lists: Vec<NextList>,
-    /// The list from which the last segment was taken: the one after it may be there.
+    /// The list of the last segment. The following segment may be there.
     pub(crate) resume: Option<usize>,
     /// The segment that the last call returned.
     pub(crate) held: Option<Arrival>,

@@ -38,7 +38,7 @@ enum Step {
     End,
 }
 
-/// A target that finds segments in its rings.
+/// A target over rings.
 pub(crate) struct RingTarget<F: Fabric> {
     fabric: F,
     declaration: Declaration,
