@@ -10,7 +10,7 @@ use crate::history::Operation;
 use crate::message::{ANSWER, Brought, LEADER, Message, Port, READ, REQUEST, WRITE, take};
 use crate::{Bug, Chance, planted};
 
-/// What clients do.
+/// The work of clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     /// Requests of each client, and how many of them may be outstanding.
@@ -39,7 +39,7 @@ pub(crate) struct Client<F: Fabric> {
     pub(crate) requests: Port<F>,
     pub(crate) answers: Target<F>,
     pub(crate) load: Load,
-    /// Matching answers that a request needs; one of them is the leader's.
+    /// Matching answers that a request needs, with the leader's answer among them.
     pub(crate) needed: u32,
     chance: Chance,
     pending: BTreeMap<u64, Pending>,

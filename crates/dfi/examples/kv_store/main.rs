@@ -105,7 +105,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let load = Load {
         requests,
         outstanding: 8,
-        keys: 1000,
+        // Few operations on each key: their orders are searched.
+        keys: requests.max(1000) as usize,
         writes: 5,
         again: (way == Way::NoPaxos).then_some(Duration::from_millis(5)),
     };
@@ -121,6 +122,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         steps_max: u64::MAX,
     };
     let report = run(way, &plan)?;
+    if !report.finished {
+        return Err("some requests have no answer".into());
+    }
+    if let Some(key) = history::contradiction(&report.history) {
+        return Err(format!("no order explains the answers for key {key}").into());
+    }
     let all = report.history.len();
     println!("{way:?}: {all} requests in {:?} of virtual time", report.time);
     println!("mean virtual time to an answer: {:?}", report.waited / all.max(1) as u32);

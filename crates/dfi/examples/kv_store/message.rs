@@ -15,7 +15,7 @@ millstream_dfi::tuple! {
         pub(crate) kind: u64,
         /// One of the commands below.
         pub(crate) command: u64,
-        /// The replica that sends the message, or for which it is.
+        /// Sender among the replicas; of a `FILL`, the receiver.
         pub(crate) replica: u64,
         pub(crate) client: u64,
         /// Number of the request among those of its client.
@@ -49,7 +49,7 @@ pub(crate) const WRITE: u64 = 2;
 /// Number of the leader among the replicas.
 pub(crate) const LEADER: u64 = 0;
 
-/// The store itself, of a replica that executes.
+/// State of a replica that executes commands.
 #[derive(Default)]
 pub(crate) struct Store(HashMap<u64, u64>);
 
@@ -67,7 +67,7 @@ impl Store {
     }
 }
 
-/// A source, and the messages that wait for its credit. Nobody takes new work while some wait.
+/// A source, and the messages that wait for credit. A node takes no new work while messages wait.
 pub(crate) struct Port<F: Fabric> {
     source: Source<F>,
     waiting: VecDeque<(Option<usize>, Message)>,
@@ -106,7 +106,7 @@ impl<F: Fabric> Port<F> {
     }
 }
 
-/// What a flow brought.
+/// Result of a look at a target.
 pub(crate) enum Brought {
     Message(Message),
     Gap(u64),
@@ -125,13 +125,16 @@ pub(crate) fn take<F: Fabric>(target: &mut Target<F>) -> Result<Brought> {
     })
 }
 
+/// The ends of a flow, by index.
+type Ends<F> = (Vec<Port<F>>, Vec<Target<F>>);
+
 /// Publishes and connects a flow between the devices with these indices.
 pub(crate) fn open<F: Fabric>(
     devices: &[F],
     registry: &impl Registry,
     (flow, name, segments): (Flow, &str, usize),
     (from, to): (&[usize], &[usize]),
-) -> Result<(Vec<Port<F>>, Vec<Target<F>>)> {
+) -> Result<Ends<F>> {
     let patience = std::time::Duration::from_secs(10);
     let thread = |node: &usize| Thread::new(*node as u32, 0);
     flow.sources(from.iter().map(thread))

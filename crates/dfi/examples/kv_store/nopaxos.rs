@@ -204,18 +204,25 @@ impl<F: Fabric> Follower<F> {
     }
 }
 
-/// Runs the store until all clients are done.
-pub(crate) fn run(world: &World, plan: &Plan) -> Result<Report> {
-    let (devices, registry) = (&world.devices, LocalRegistry::new());
+/// A store whose flows are connected.
+struct Nodes<F: Fabric> {
+    leader: Leader<F>,
+    followers: Vec<Follower<F>>,
+    clients: Vec<Client<F>>,
+}
+
+/// Connects the flows between the nodes of a plan.
+fn connect<F: Fabric>(devices: &[F], plan: &Plan) -> Result<Nodes<F>> {
+    let registry = LocalRegistry::new();
     let followers: Vec<usize> = (1..=plan.followers).collect();
     let replicas: Vec<usize> = (0..=plan.followers).collect();
-    let clients = world.clients(plan);
+    let clients: Vec<usize> = (1 + plan.followers..devices.len()).collect();
     let flow = |flow: Flow| flow.silence(plan.silence);
     let ordered = flow(Flow::replicate("requests").multicast().ordered().gaps(Gaps::Notify));
-    let (requests, to_replicas) =
+    let (requests, mut to_replicas) =
         open(devices, &registry, (ordered, "requests", plan.segments), (&clients, &replicas))?;
     let answers = flow(Flow::shuffle("answers").route(Route::Explicit));
-    let (answers, to_clients) =
+    let (mut answers, to_clients) =
         open(devices, &registry, (answers, "answers", plan.segments), (&replicas, &clients))?;
     let orders = flow(Flow::replicate("orders"));
     let (mut orders, to_followers) =
@@ -225,13 +232,9 @@ pub(crate) fn run(world: &World, plan: &Plan) -> Result<Report> {
         open(devices, &registry, (words, "words", plan.segments), (&followers, &[0]))?;
 
     let needed = plan.followers.div_ceil(2) as u32;
-    let mut ends = to_replicas.into_iter().zip(answers);
-    let Some((requests_of_leader, answers_of_leader)) = ends.next() else {
-        unreachable!("a leader has joined")
-    };
-    let mut leader = Leader {
-        requests: requests_of_leader,
-        answers: answers_of_leader,
+    let leader = Leader {
+        requests: to_replicas.remove(0),
+        answers: answers.remove(0),
         orders: orders.remove(0),
         words: to_leader.remove(0),
         needed,
@@ -243,26 +246,26 @@ pub(crate) fn run(world: &World, plan: &Plan) -> Result<Report> {
         fills: 0,
         no_ops: 0,
     };
-    let mut followers: Vec<_> = ends
-        .zip(to_followers.into_iter().zip(words))
-        .zip(1..)
-        .map(|(((requests, answers), (orders, words)), number)| Follower {
-            number,
-            requests,
-            answers,
-            orders,
-            words,
-            log: Vec::new(),
-            no_ops: BTreeMap::new(),
-            asked: false,
-        })
-        .collect();
-    let mut clients: Vec<_> = requests
-        .into_iter()
-        .zip(to_clients)
-        .zip(0..)
-        .map(|(ends, id)| Client::new(id, ends, (plan.load, needed + 1), plan.seed))
-        .collect();
+    let ends = to_replicas.into_iter().zip(answers).zip(to_followers.into_iter().zip(words));
+    let follower = |(((requests, answers), (orders, words)), number)| Follower {
+        number,
+        requests,
+        answers,
+        orders,
+        words,
+        log: Vec::new(),
+        no_ops: BTreeMap::new(),
+        asked: false,
+    };
+    let followers = ends.zip(1..).map(follower).collect();
+    let ends = requests.into_iter().zip(to_clients).zip(0..);
+    let client = |(ends, id)| Client::new(id, ends, (plan.load, needed + 1), plan.seed);
+    Ok(Nodes { leader, followers, clients: ends.map(client).collect() })
+}
+
+/// Runs the store until all clients are done.
+pub(crate) fn run(world: &World, plan: &Plan) -> Result<Report> {
+    let Nodes { mut leader, mut followers, mut clients } = connect(&world.devices, plan)?;
     let time = drive(world, plan, |actor, now: Duration, step| {
         match actor {
             0 => leader.turn()?,
@@ -273,10 +276,10 @@ pub(crate) fn run(world: &World, plan: &Plan) -> Result<Report> {
     })?;
     let mut report = Report::of(&clients, time);
     (report.fills, report.no_ops) = (leader.fills, leader.no_ops);
-    report.logs_agree =
-        followers.iter().filter(|one| Some(one.number as usize) != plan.dead()).all(|one| {
-            let both = leader.log.iter().zip(&one.log);
-            both.clone().all(|(a, b)| a.command == b.command && a.value == b.value)
-        });
+    let same = |a: &Message, b: &Message| (a.command, a.value) == (b.command, b.value);
+    let agrees = |one: &Follower<_>| leader.log.iter().zip(&one.log).all(|(a, b)| same(a, b));
+    let dead = plan.dead();
+    let mut living = followers.iter().filter(|one| Some(one.number as usize) != dead);
+    report.logs_agree = living.all(agrees);
     Ok(report)
 }

@@ -47,7 +47,7 @@ impl<F: Fabric> Leader<F> {
             }
         }
         self.execute()?;
-        // The leader obeys credit: nothing is taken while something waits for it.
+        // The leader obeys credit: it takes no request while messages wait for credit.
         let clear = self.accepts.is_clear() && self.answers.is_clear();
         let open = &self.log[self.executed..];
         let busy = self.serial && open.iter().any(|entry| entry.request.command == WRITE);
@@ -101,7 +101,7 @@ impl<F: Fabric> Follower<F> {
         if self.votes.is_clear()
             && let Brought::Message(request) = take(&mut self.accepts)?
         {
-            // One source, in order: the slots come one after the other.
+            // There is one source, so the slots arrive in order.
             self.log.push(request);
             return self.votes.send(Message { kind: VOTE, replica: self.number, ..request });
         }

@@ -52,7 +52,7 @@ impl World {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
     pub(crate) history: Vec<Operation>,

@@ -14,9 +14,9 @@ pub struct Window {
 /// Meaning of a number.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It has come for the first time.
+    /// First appearance of the number.
     New,
-    /// It had come before.
+    /// A repetition.
     Before,
     /// The message of this number has not come and never will.
     Gap(u64),
