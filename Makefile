@@ -104,6 +104,8 @@ simulate:
 		--test jobs equivalence::simulated -- --nocapture
 	MILLSTREAM_SEEDS=$$(( $${MILLSTREAM_SEEDS:-100000} / 10 )) cargo test --profile ci --locked --workspace \
 		--test jobs simulated_processes:: -- --nocapture
+	MILLSTREAM_SEEDS=$$(( $${MILLSTREAM_SEEDS:-100000} / 10 )) cargo test --profile ci --locked -p millstream-dfi \
+		--test seeds -- --nocapture
 
 soak: .venv/ready
 	@.ci/setup cc rust

@@ -1,15 +1,21 @@
-//! A distributed radix hash join over two bandwidth flows (thesis, sections 7.4.3.1 and 7.6.3.1).
+//! Two distributed hash joins over two bandwidth flows (thesis, sections 7.4.3.1 and 7.6.3.1).
+//!
+//! *Radix join.* Both flows are shuffles, and a row goes to the target of its partition.
+//! *Fragment and replicate.* The inner flow is a replication, and the outer rows go to the targets
+//! by turns. This saves sending a large outer relation by key where the inner one is small.
 //!
 //! Sender threads read their part of both relations once: there is no histogram pass, since a flow
 //! needs no sizes in advance. Each partition has a target of its own. A partition builds its hash
 //! table while segments of the inner relation arrive, and probes while segments of the outer one
 //! arrive: there is no barrier between partitioning and joining.
 //!
-//! Tuples are compressed: all keys of a partition have the same low bits, so these bits do not
-//! travel, and a tuple takes 8 bytes instead of 16. The segments of the sources' rings are the
+//! Tuples are compressed. All keys of a radix partition have the same low bits, so these bits do
+//! not travel, and a tuple takes 8 bytes instead of 16. The segments of the sources' rings are the
 //! write-combining buffers. They are written with ordinary stores, not with streaming ones.
 //!
-//!     cargo run --release -p millstream-dfi --example radix_join -- [SENDERS] [BITS] [TUPLES]
+//!     cargo run --release -p millstream-dfi --example radix_join -- radix|replicate [NUMBERS]
+//!
+//! The numbers are: senders, the logarithm of partitions, inner rows, outer rows.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -32,23 +38,36 @@ millstream_dfi::tuple! {
 /// A tuple of a relation.
 type Row = (u64, u32);
 
+/// Destination of the inner rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    /// The partition of the key.
+    Radix,
+    /// Every partition.
+    Replicate,
+}
+
 /// How the join runs.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
+    variant: Variant,
     senders: usize,
-    radix_bits: u32,
+    partition_bits: u32,
 }
 
 impl Plan {
     fn partitions(self) -> usize {
-        1 << self.radix_bits
+        1 << self.partition_bits
     }
 
-    /// The partition of a key, and what is left of the key.
-    fn split(self, (key, value): Row) -> (usize, Packed) {
-        let partition = key as usize & (self.partitions() - 1);
-        let key = u32::try_from(key >> self.radix_bits).expect("keys have 32 bits and the radix");
-        (partition, Packed { key, value })
+    /// The partition of a sender's row number `number`, and the row as it travels.
+    fn split(self, number: usize, (key, value): Row) -> (usize, Packed) {
+        let (partition, key) = match self.variant {
+            Variant::Radix => (key as usize, key >> self.partition_bits),
+            Variant::Replicate => (number, key),
+        };
+        let key = u32::try_from(key).expect("a key that travels has 32 bits");
+        (partition & (self.partitions() - 1), Packed { key, value })
     }
 }
 
@@ -114,14 +133,19 @@ fn send<F: Fabric>(
     (inner_rows, outer_rows): (&[Row], &[Row]),
     plan: Plan,
 ) -> Result<()> {
-    for (flow, rows) in [(&mut inner, inner_rows), (&mut outer, outer_rows)] {
-        for row in rows {
-            let (partition, tuple) = plan.split(*row);
-            flow.push_to(partition, &tuple)?;
+    for (number, row) in inner_rows.iter().enumerate() {
+        let (partition, tuple) = plan.split(number, *row);
+        match plan.variant {
+            Variant::Radix => inner.push_to(partition, &tuple)?,
+            Variant::Replicate => inner.push(&tuple)?,
         }
-        flow.close()?;
     }
-    Ok(())
+    inner.close()?;
+    for (number, row) in outer_rows.iter().enumerate() {
+        let (partition, tuple) = plan.split(number, *row);
+        outer.push_to(partition, &tuple)?;
+    }
+    outer.close()
 }
 
 /// A partition: builds while the inner relation arrives, then probes while the outer one does.
@@ -138,11 +162,16 @@ fn build_and_probe<F: Fabric>(mut inner: Target<F>, mut outer: Target<F>) -> Res
 
 /// Declares a flow from all senders to all partitions.
 fn declare(name: &str, plan: Plan, registry: &impl Registry) -> Result<()> {
-    Flow::shuffle(name)
-        .sources((0..plan.senders).map(|sender| Thread::new(0, sender as u32)))
+    let flow = match (name, plan.variant) {
+        ("inner", Variant::Replicate) => Flow::replicate(name),
+        _ => Flow::shuffle(name),
+    };
+    flow.sources((0..plan.senders).map(|sender| Thread::new(0, sender as u32)))
         .targets((0..plan.partitions()).map(|partition| Thread::new(1, partition as u32)))
         .schema(Schema::new().u32("key").u32("value"))
         .route(Route::Explicit)
+        // With more threads than cores a thread may be late to connect.
+        .silence(PATIENCE)
         .publish(registry)
 }
 
@@ -199,16 +228,23 @@ fn relation(rows: u64, keys: u64, seed: u64) -> Vec<Row> {
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let numbers = std::env::args().skip(1).map(|text| text.parse());
+    let variant = match std::env::args().nth(1).as_deref() {
+        Some("replicate") => Variant::Replicate,
+        _ => Variant::Radix,
+    };
+    let numbers = std::env::args().skip(2).map(|text| text.parse());
     let numbers = numbers.collect::<std::result::Result<Vec<u64>, _>>()?;
     let number = |at: usize, usual: u64| numbers.get(at).copied().unwrap_or(usual);
-    let plan = Plan { senders: number(0, 1) as usize, radix_bits: number(1, 1) as u32 };
-    let rows = number(2, 1_000_000);
-    let (inner, outer) = (relation(rows, rows, 1), relation(rows, rows, 2));
+    let (senders, partition_bits) = (number(0, 1) as usize, number(1, 1) as u32);
+    let plan = Plan { variant, senders, partition_bits };
+    let (inner_rows, outer_rows) = (number(2, 1_000_000), number(3, 1_000_000));
+    let inner = relation(inner_rows, inner_rows, 1);
+    let outer = relation(outer_rows, inner_rows, 2);
     let device = ShmDevice::open(Token::random()?)?;
     let start = Instant::now();
     let joined = join(&device, plan, &inner, &outer)?;
-    println!("{plan:?}, {rows} rows each: {joined:?} in {:.3} s", start.elapsed().as_secs_f64());
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{plan:?}, {inner_rows} and {outer_rows} rows: {joined:?} in {seconds:.3} s");
     Ok(())
 }
 
@@ -236,10 +272,13 @@ mod tests {
     #[test]
     fn finds_every_pair_once() {
         let device = ShmDevice::open(Token::new([1; 32])).unwrap();
-        for (senders, radix_bits) in [(1, 0), (1, 2), (2, 1), (3, 3)] {
+        let plans = [(1, 0), (1, 2), (2, 1), (3, 3)]
+            .into_iter()
+            .flat_map(|plan| [Variant::Radix, Variant::Replicate].map(|variant| (variant, plan)));
+        for (variant, (senders, partition_bits)) in plans {
             for (rows, keys) in [(20_000, 5_000), (3_000, 1 << 32), (10, 2), (0, 1)] {
                 let (inner, outer) = (relation(rows, keys, 1), relation(2 * rows, keys, 2));
-                let plan = Plan { senders, radix_bits };
+                let plan = Plan { variant, senders, partition_bits };
                 let joined = join(&device, plan, &inner, &outer).unwrap();
                 assert_eq!(joined, expected(&inner, &outer), "{plan:?}, {rows} rows");
             }

@@ -77,11 +77,17 @@
 //!   within two seconds, as long as the endpoints are called. With [`OnLoss::Drop`] a lost target
 //!   leaves a replicate flow, and a lost source ends after its last whole segment; each loss is
 //!   reported once ([`Source::take_losses`], [`Target::take_losses`]).
-//! - Nothing is allocated per tuple or per segment. Per tuple there is no atomic operation.
+//! - Nothing is allocated per tuple or per segment. A tuple of a bandwidth flow costs no atomic
+//!   operation, a segment a few and one sequentially consistent fence.
 //! - Calls that begin with `try_` never wait.
 //!
-//! Not promised: nothing is retried or reconnected, sources and targets do not come and go, and a
-//! tuple has a fixed length. Multicast and global order (thesis, section 7.5.4) are not here yet.
+//! Connect soon after joining. A joined peer that does not connect within the flow's silence
+//! ([`Flow::silence`]) after the first segment for the peer counts as lost.
+//!
+//! Not promised: a stopped process (`SIGSTOP`) of a live host goes unnoticed, since one-sided
+//! requests need no thread of the target. Nothing is retried or reconnected, sources and targets do
+//! not come and go, and a tuple has a fixed length. Multicast and global order (thesis, section
+//! 7.5.4) are not here yet.
 //!
 //! # Rings (thesis, section 7.5.2)
 //!
@@ -93,8 +99,9 @@
 //! *Bandwidth.* A full segment is one WRITE, footer last. With the write of segment n goes a READ
 //! of the footer of segment n + 1. If that footer says *free*, the next segment is written at once.
 //! Otherwise the READ is repeated after a random back-off of 1 to 16 µs (the thesis gives no
-//! figure). Only the write that wraps the source's ring is signalled. The target's next `consume`
-//! sets *free*, in its own memory: targets post nothing for a segment.
+//! figure). Of the writes, only the one that wraps the source's ring is signalled. READs are
+//! signalled, since a completion announces the answer. The target's next `consume` sets
+//! *free*, in its own memory: targets post nothing for a segment.
 //!
 //! *Latency* (thesis, section 7.5.3). A segment is one tuple. The target counts consumed segments
 //! plus the ring's length. The source keeps a copy of that count, and READs it only when less than

@@ -3,13 +3,17 @@
 mod common;
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 
 use common::{Chance, connect, simulated, threads};
 use millstream_dfi::{
     Aggregate, Combined, Combiner, Error, Flow, Group, Schema, Source, Thread, Value,
 };
 use millstream_fabric::Fabric;
+use millstream_fabric::setup::Token;
+use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::Model;
+use millstream_fabric::tcp::TcpDevice;
 use millstream_state::{ValueKind, histogram_quantile, list_elements, registers_estimate};
 
 millstream_dfi::tuple! {
@@ -67,7 +71,7 @@ fn combined<F: Fabric>(
     read(&combiner);
 }
 
-/// What a group should say: count, sum, least and greatest price, sum of weights.
+/// What a group should say: count; sum, least and greatest of prices; greatest large number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Expected {
     count: u64,
@@ -91,25 +95,23 @@ fn expected(sources: u64, sales: u64) -> HashMap<u64, Expected> {
     groups
 }
 
-fn found(group: &Group<'_>) -> (u64, Expected) {
+fn found(group: &Group<'_>) -> Expected {
     let integer = |at: usize| match group.value(at).unwrap() {
         Value::Integer(value) => value,
         other => panic!("{other:?}"),
     };
     let Some(Value::Count(count)) = group.value(0) else { panic!("no count") };
-    let group = Expected {
+    Expected {
         count,
         sum: integer(1),
         least: integer(2) as i64,
         greatest: integer(3) as i64,
         large: integer(4),
-    };
-    (0, group)
+    }
 }
 
-#[test]
-fn sums_counts_and_extremes_by_group() {
-    let (sim, devices) = simulated(1, Model::default(), 2);
+/// The usual functions, over these devices.
+fn sums_counts_and_extremes<F: Fabric>(devices: &[F], idle: impl FnMut()) {
     let aggregates = [
         Aggregate::count(),
         Aggregate::sum("price"),
@@ -117,15 +119,28 @@ fn sums_counts_and_extremes_by_group() {
         Aggregate::max("price"),
         Aggregate::max("large"),
     ];
-    let step = || {
-        sim.step();
-    };
-    combined(&devices, (3, 2000), (&["shop"], &aggregates), step, |combiner| {
+    combined(devices, (3, 2000), (&["shop"], &aggregates), idle, |combiner| {
         let groups: HashMap<u64, Expected> =
-            combiner.rows().map(|group| (group.key::<u64>(0).unwrap(), found(&group).1)).collect();
+            combiner.rows().map(|group| (group.key::<u64>(0).unwrap(), found(&group))).collect();
         assert_eq!(groups, expected(3, 2000));
         assert_eq!(groups.len() as u64, SHOPS);
     });
+}
+
+#[test]
+fn sim_sums_counts_and_extremes() {
+    let (sim, devices) = simulated(1, Model::default(), 2);
+    sums_counts_and_extremes(&devices, || {
+        sim.step();
+    });
+}
+
+#[test]
+fn shm_and_tcp_sums_counts_and_extremes() {
+    let token = Token::new([3; 32]);
+    sums_counts_and_extremes(&[ShmDevice::open(token).unwrap()], || {});
+    let open = || TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    sums_counts_and_extremes(&[open(), open()], || {});
 }
 
 /// Whatever the number of sources, and so the order of arrival, sums of floats are the same.

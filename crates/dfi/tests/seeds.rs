@@ -81,12 +81,13 @@ impl Drawn {
     }
 }
 
-/// Everything arrives once, whole and in order, though links are interrupted.
-fn interrupted(seed: u64) {
+/// Everything arrives once, whole and in order, though links are interrupted. Returns how often.
+fn interrupted(seed: u64) -> usize {
     let mut drawn = draw(seed, 150);
     let (mut ends, plan) = (drawn.connect(), drawn.plan);
     let Drawn { sim, devices, chance, .. } = &mut drawn;
     let mut cut: Option<(usize, usize, Duration)> = None;
+    let mut cuts = 0;
     let outcome = run(&mut ends, plan, |_| {
         match cut {
             Some((a, b, until)) if sim.now() >= until => {
@@ -100,6 +101,7 @@ fn interrupted(seed: u64) {
                     // Shorter than the silence after which a peer is lost.
                     let length = Duration::from_micros(1 + chance.below(5_000) as u64);
                     cut = Some((a, b, sim.now() + length));
+                    cuts += 1;
                 }
             }
             _ => {}
@@ -113,11 +115,14 @@ fn interrupted(seed: u64) {
         }
     });
     check(&outcome, drawn.plan, drawn.copies);
+    cuts
 }
 
 #[test]
 fn interrupted_links() {
-    (0..seeds(300)).for_each(interrupted);
+    let count = seeds(300);
+    let cuts: usize = (0..count).map(interrupted).sum();
+    assert!(cuts as u64 >= count, "{cuts} interruptions");
 }
 
 /// What arrived of a source at a target is the beginning of its stream, as far as the route goes:
@@ -167,25 +172,28 @@ fn are_timely(outcome: &Outcome, gone: Duration, seed: u64) {
     }
 }
 
-/// A node that stops at any step is an error at all ends that had not finished.
-fn stopped(seed: u64) {
+/// A node that stops at any step is an error at all ends that had not finished. Returns whether
+/// there were any.
+fn stopped(seed: u64) -> bool {
     let mut drawn = draw(seed, 150);
     let stopped = drawn.chance.below(drawn.devices.len());
-    let (outcome, ends, gone) = run_with_a_stop(&mut drawn, stopped);
+    let (outcome, _ends, gone) = run_with_a_stop(&mut drawn, stopped);
     assert_eq!(outcome.unfinished, 0, "seed {seed}: an end waits for ever");
     assert!(is_sound(&outcome), "seed {seed}");
     are_timely(&outcome, gone, seed);
-    let _ = ends;
+    !outcome.source_errors.is_empty() || !outcome.target_errors.is_empty()
 }
 
 #[test]
 fn stopped_nodes() {
-    (0..seeds(300)).for_each(stopped);
+    let count = seeds(300);
+    let failed = (0..count).filter(|seed| stopped(*seed)).count() as u64;
+    assert!(failed >= count / 4, "{failed} of {count} flows had not finished");
 }
 
 /// With `OnLoss::Drop` a lost target leaves a replicate flow, and a lost source ends; the others
-/// go on, and are told once.
-fn dropped(seed: u64) {
+/// go on, and are told once. Returns whether some end was told.
+fn dropped(seed: u64) -> bool {
     let mut drawn = draw(seed, 150);
     drawn.flow = Flow::replicate("f")
         .schema(Row::schema())
@@ -203,6 +211,7 @@ fn dropped(seed: u64) {
     let only = stopped >= sources && targets == 1;
     assert!(only || outcome.source_errors.is_empty(), "seed {seed}: {:?}", outcome.source_errors);
     assert!(outcome.target_errors.is_empty(), "seed {seed}: {:?}", outcome.target_errors);
+    let mut told = false;
     for (at, arrived) in outcome.arrived.iter().enumerate() {
         let lost = |peer: Peer| peer.role == Role::Source && peer.index as usize == stopped;
         if at + sources == stopped {
@@ -216,20 +225,86 @@ fn dropped(seed: u64) {
             assert!(whole || source == stopped || only, "seed {seed}: source {source}");
         }
         let losses = ends.targets[at].take_losses();
+        told |= !losses.is_empty();
         assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
         assert!(ends.targets[at].take_losses().is_empty(), "seed {seed}: told twice");
     }
     for source in ends.sources.iter_mut().enumerate().filter(|(at, _)| *at != stopped) {
         let losses = source.1.take_losses();
+        told |= !losses.is_empty();
         let lost =
             |peer: Peer| peer.role == Role::Target && peer.index as usize + sources == stopped;
         assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
     }
+    told
 }
 
 #[test]
 fn dropped_nodes() {
-    (0..seeds(300)).for_each(dropped);
+    let count = seeds(300);
+    let told = (0..count).filter(|seed| dropped(*seed)).count() as u64;
+    assert!(told >= count / 4, "in {told} of {count} flows a loss was told");
+}
+
+/// With `OnLoss::Drop` a shuffle goes on without a lost source. A lost target fails it.
+fn shuffle_dropped(seed: u64) -> bool {
+    let mut drawn = draw(seed, 150);
+    drawn.flow = Flow::shuffle("f")
+        .schema(Row::schema())
+        .optimise(Bandwidth { segment: 96, segments: 3, source_segments: 2 })
+        .detection(Detection::Checksum)
+        .on_loss(OnLoss::Drop);
+    drawn.plan.explicit = false;
+    let sources = drawn.sources;
+    let stopped = drawn.chance.below(sources + drawn.targets);
+    let (outcome, ends, gone) = run_with_a_stop(&mut drawn, stopped);
+    assert_eq!(outcome.unfinished, 0, "seed {seed}: an end waits for ever");
+    assert!(is_sound(&outcome), "seed {seed}");
+    are_timely(&outcome, gone, seed);
+    if stopped >= sources {
+        // Sources that had not finished fail, and so end at the other targets.
+        return !outcome.source_errors.is_empty();
+    }
+    let errors = (&outcome.source_errors, &outcome.target_errors);
+    assert!(errors.0.is_empty() && errors.1.is_empty(), "seed {seed}: {errors:?}");
+    for source in (0..sources).filter(|source| *source != stopped) {
+        let count = |arrived: &HashMap<u64, Vec<u64>>| {
+            arrived.get(&(source as u64)).map_or(0, Vec::len) as u64
+        };
+        let all: u64 = outcome.arrived.iter().map(count).sum();
+        assert_eq!(all, drawn.plan.tuples, "seed {seed}: source {source}");
+    }
+    ends.targets.into_iter().any(|mut target| !target.take_losses().is_empty())
+}
+
+#[test]
+fn shuffles_without_a_source() {
+    let count = seeds(300);
+    let told = (0..count).filter(|seed| shuffle_dropped(*seed)).count() as u64;
+    assert!(told >= count / 8, "in {told} of {count} flows a loss was told");
+}
+
+/// A target that sleeps notices that its source is gone, in virtual time.
+#[test]
+fn a_sleeping_target_notices_a_stopped_source() {
+    for goal in [Optimise::from(Bandwidth::default()), Latency::default().into()] {
+        let (sim, devices) = simulated(1, Model::default(), 2);
+        let flow = Flow::shuffle("f").schema(Row::schema()).optimise(goal);
+        let lists = (threads(1, 1, 0), [millstream_dfi::Thread::new(1, 0)]);
+        let mut ends = connect(&devices, flow, (&lists.0, &lists.1)).unwrap();
+        ends.sources[0].push(&Row::new(0, 0)).unwrap();
+        ends.sources[0].flush().unwrap();
+        assert_eq!(ends.targets[0].consume().unwrap().map(|batch| batch.len()), Some(1));
+        sim.stop(&devices[0]);
+        let gone = sim.now();
+        let error = ends.targets[0].consume().map(|batch| batch.is_some()).unwrap_err();
+        assert!(matches!(error, Error::PeerLost { .. }), "{error}");
+        let after = sim.now() - gone;
+        assert!(after < Duration::from_secs(2), "after {after:?}");
+        // Asleep, but for a few questions: not one look in 50 ns.
+        let looks = ends.targets[0].counters().stalls;
+        assert!(looks < 20_000, "{looks} looks");
+    }
 }
 
 /// Footers on a fabric that places bytes in any order: refused, and rightly so.
