@@ -96,6 +96,24 @@ fn stores_go_on_without_a_dead_follower() {
     }
 }
 
+/// Without load, both stores take four message delays: NOPaxos two for the number, and two for
+/// request and answer (thesis, section 7.6.3.2).
+#[test]
+fn an_answer_takes_four_message_delays() {
+    let latency = Duration::from_millis(10);
+    for way in [Way::Paxos, Way::NoPaxos] {
+        let mut plan = draw(1, way);
+        plan.model = Model { latency, ..Model::default() };
+        (plan.stop, plan.silence) = (None, Duration::from_secs(1));
+        (plan.clients, plan.segments) = (1, 8);
+        plan.load = Load { requests: 1, again: None, ..plan.load };
+        let report = run(way, &plan).unwrap();
+        check(&report, &plan);
+        let delays = report.waited.as_secs_f64() / latency.as_secs_f64();
+        assert!((4.0..4.5).contains(&delays), "{way:?}: {delays} message delays");
+    }
+}
+
 /// Whether some history with this fault is impossible.
 fn is_caught(bug: Bug, way: Way) -> bool {
     PLANTED.set(Some(bug));

@@ -91,9 +91,9 @@ impl<F: Fabric> TargetSetup<F> {
 
 /// A target of a flow, used by one thread at a time. Dropping it before the end is an error at the
 /// sources.
-pub struct Target<F: Fabric>(Receiver<F>);
+pub struct Target<F: Fabric>(pub(crate) Receiver<F>);
 
-enum Receiver<F: Fabric> {
+pub(crate) enum Receiver<F: Fabric> {
     Rings(RingTarget<F>),
     Cast(CastTarget<F>),
 }
