@@ -266,7 +266,7 @@ fn connect<F: Fabric>(devices: &[F], plan: &Plan) -> Result<Nodes<F>> {
 /// Runs the store until all clients are done.
 pub(crate) fn run(world: &World, plan: &Plan) -> Result<Report> {
     let Nodes { mut leader, mut followers, mut clients } = connect(&world.devices, plan)?;
-    let time = drive(world, plan, |actor, now: Duration, step| {
+    drive(world, plan, |actor, now: Duration, step| {
         match actor {
             0 => leader.turn()?,
             _ if actor <= plan.followers => followers[actor - 1].turn()?,
@@ -274,7 +274,7 @@ pub(crate) fn run(world: &World, plan: &Plan) -> Result<Report> {
         }
         Ok(clients.iter().all(Client::is_done))
     })?;
-    let mut report = Report::of(&clients, time);
+    let mut report = Report::of(&clients);
     (report.fills, report.no_ops) = (leader.fills, leader.no_ops);
     let same = |a: &Message, b: &Message| (a.command, a.value) == (b.command, b.value);
     let agrees = |one: &Follower<_>| leader.log.iter().zip(&one.log).all(|(a, b)| same(a, b));

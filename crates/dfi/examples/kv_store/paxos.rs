@@ -151,7 +151,7 @@ pub(crate) fn run(world: &World, plan: &Plan, serial: bool) -> Result<Report> {
     let ends = requests.into_iter().zip(to_clients).zip(0..);
     let mut clients: Vec<_> =
         ends.map(|(ends, id)| Client::new(id, ends, (plan.load, 1), plan.seed)).collect();
-    let time = drive(world, plan, |actor, now: Duration, step| {
+    drive(world, plan, |actor, now: Duration, step| {
         match actor {
             0 => leader.turn()?,
             _ if actor <= plan.followers => followers[actor - 1].turn()?,
@@ -159,5 +159,5 @@ pub(crate) fn run(world: &World, plan: &Plan, serial: bool) -> Result<Report> {
         }
         Ok(clients.iter().all(Client::is_done))
     })?;
-    Ok(Report::of(&clients, time))
+    Ok(Report::of(&clients))
 }

@@ -45,6 +45,7 @@ fn draw(seed: u64, way: Way) -> Plan {
         stop,
         silence: Duration::from_millis(20),
         steps_max: 400_000,
+        pace: None,
     }
 }
 
@@ -106,6 +107,7 @@ fn an_answer_takes_four_message_delays() {
         plan.model = Model { latency, ..Model::default() };
         (plan.stop, plan.silence) = (None, Duration::from_secs(1));
         (plan.clients, plan.segments) = (1, 8);
+        plan.pace = Some(Duration::from_micros(10));
         plan.load = Load { requests: 1, again: None, ..plan.load };
         let report = run(way, &plan).unwrap();
         check(&report, &plan);
