@@ -141,9 +141,9 @@
 //! *End.* The mark of the end is repeated until each target has confirmed the whole stream.
 //!
 //! *Attention.* A source repeats only while it is called. Programs with long pauses call
-//! [`Source::progress`]. Lost peers are noticed on the reliable connections, as over rings. A target
-//! that answers there but gets no multicast at all, say behind a switch that drops it, is not
-//! noticed: the flow waits.
+//! [`Source::progress`]. Lost peers are noticed on the reliable connections, as over rings. The
+//! flow waits for ever for a target that answers there and gets no multicast at all, say behind a
+//! switch that drops it.
 //!
 //! *Order.* With [`Flow::ordered`] all targets consume all segments in one order. A source draws
 //! the number of each segment by fetch-and-add at a word of target 0, the sequencer, once there is
