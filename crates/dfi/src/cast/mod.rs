@@ -15,7 +15,7 @@ mod target;
 mod target_setup;
 
 #[cfg(test)]
-mod planted_tests;
+mod sim_planted;
 
 use millstream_fabric::{Endpoint, Group};
 use millstream_state::hash_bytes;
