@@ -12,7 +12,8 @@ pub struct Counters {
     /// Bytes of payload in these segments.
     pub bytes: u64,
     /// WRITE requests posted for segments. A partial segment may take two. At a target: requests of
-    /// all kinds, which go to sleep, probe silent sources and confirm ends. Of a multicast flow, also the back-flow.
+    /// all kinds, which go to sleep, probe silent sources and confirm ends. Of a multicast flow,
+    /// also the back-flow.
     pub writes: u64,
     /// Of these, signalled requests.
     pub signalled_writes: u64,
