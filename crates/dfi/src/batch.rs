@@ -57,3 +57,17 @@ impl<'a> Batch<'a> {
         Ok(unsafe { std::slice::from_raw_parts(first, self.len()) })
     }
 }
+
+/// Result of [`Target::try_consume`](crate::Target::try_consume).
+#[derive(Debug, Clone, Copy)]
+pub enum Consumed<'a> {
+    /// The next batch.
+    Batch(Batch<'a>),
+    /// Nothing yet.
+    Empty,
+    /// In an ordered flow with [`Gaps::Notify`](crate::Gaps): the segment of this number did not
+    /// arrive in time, and will not be returned. Returned once.
+    Gap(u64),
+    /// All sources have closed; there will be nothing more.
+    End,
+}

@@ -12,7 +12,8 @@ pub struct Counters {
     /// Bytes of payload in these segments.
     pub bytes: u64,
     /// WRITE requests posted for segments. A partial segment may take two. At a target: requests of
-    /// all kinds, which go to sleep, probe silent sources and confirm ends.
+    /// all kinds, which go to sleep, probe silent sources and confirm ends. Of a multicast flow,
+    /// also the back-flow.
     pub writes: u64,
     /// Of these, signalled requests.
     pub signalled_writes: u64,
@@ -25,6 +26,21 @@ pub struct Counters {
     /// At a source: calls that found no segment to fill. At a target: rounds over all rings that
     /// found no segment.
     pub stalls: u64,
+    /// Of a multicast flow, at a source: datagrams that brought a segment for the first time.
+    pub datagrams: u64,
+    /// Segments sent again because a target has asked.
+    pub resent: u64,
+    /// Datagrams without a segment, which say how many segments there are.
+    pub marks: u64,
+    /// Numbers drawn at the sequencer.
+    pub numbers: u64,
+    /// At a target of a multicast flow: datagrams that were dropped because their segment had
+    /// arrived before, or had been given up.
+    pub repeated: u64,
+    /// Requests for missing segments.
+    pub requests: u64,
+    /// Numbers of an ordered flow that were reported as gaps.
+    pub gaps: u64,
     /// Bytes of memory registered for rings.
     pub ring_bytes: u64,
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use millstream_state::hash_bytes;
 
+use crate::datagram::Layout;
 use crate::error::{Error, Result};
-use crate::options::{Bandwidth, Detection, Latency, OnLoss, Optimise, Route, RouteFunction};
+use crate::options::{Bandwidth, Detection, Gaps, Latency, OnLoss, Optimise, Route, RouteFunction};
 use crate::ring::Shape;
 use crate::schema::Schema;
 use crate::thread::{Peer, Role, Thread};
@@ -69,6 +70,10 @@ pub struct Declaration {
     pub(crate) detection: Detection,
     pub(crate) on_loss: OnLoss,
     pub(crate) silence: Duration,
+    pub(crate) multicast: bool,
+    pub(crate) ordered: bool,
+    pub(crate) gaps: Gaps,
+    pub(crate) time_out: Duration,
 }
 
 impl Declaration {
@@ -84,6 +89,10 @@ impl Declaration {
             detection: Detection::default(),
             on_loss: OnLoss::default(),
             silence: Duration::from_millis(750),
+            multicast: false,
+            ordered: false,
+            gaps: Gaps::default(),
+            time_out: Duration::from_millis(1),
         }
     }
 
@@ -127,6 +136,11 @@ impl Declaration {
     pub fn ring_bytes(&self, node: u32) -> usize {
         let here = |threads: &[Thread]| threads.iter().filter(|one| one.node == node).count();
         let shape = self.shape();
+        if self.multicast {
+            let layout = self.layout();
+            let at_targets = here(&self.targets) * layout.target_bytes();
+            return at_targets + here(&self.sources) * layout.source_bytes();
+        }
         let at_targets = here(&self.targets) * self.sources.len() * shape.ring_bytes();
         let rings = if self.kind == FlowKind::Replicate { 1 } else { self.targets.len() };
         at_targets + here(&self.sources) * rings * shape.source_ring_bytes()
@@ -146,6 +160,11 @@ impl Declaration {
         }
     }
 
+    /// The layout of a multicast flow's memory.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::new(&self.shape(), self.sources.len())
+    }
+
     /// A number that both ends of a pair compare.
     pub(crate) fn fingerprint(&self) -> u64 {
         hash_bytes(&self.encode())
@@ -157,7 +176,8 @@ impl Declaration {
     /// [`Error::Declaration`] says what is wrong.
     pub fn check(&self) -> Result<()> {
         let fault = self.fault_of_threads().or_else(|| self.schema.fault());
-        match fault.or_else(|| self.fault_of_shape()).or_else(|| self.fault_of_route()) {
+        let fault = fault.or_else(|| self.fault_of_shape()).or_else(|| self.fault_of_route());
+        match fault.or_else(|| self.fault_of_multicast()) {
             Some(why) => Err(Error::Declaration { flow: self.name.clone(), why }),
             None => Ok(()),
         }
@@ -216,6 +236,27 @@ impl Declaration {
             .then(|| format!("no attribute {name:?} to route by; the schema is {}", self.schema))
     }
 
+    fn fault_of_multicast(&self) -> Option<String> {
+        if !self.multicast {
+            return self.ordered.then(|| "an ordered flow needs multicast".into());
+        }
+        if self.kind != FlowKind::Replicate {
+            return Some("only a replicate flow can use multicast".into());
+        }
+        if self.gaps == Gaps::Notify && !self.ordered {
+            return Some("gaps can be told of in ordered flows only".into());
+        }
+        let most = Bandwidth::DATAGRAMS.segment;
+        if self.shape().payload > most {
+            return Some(format!(
+                "segments of {} bytes; multicast takes {most}, as many as fit a datagram",
+                self.shape().payload
+            ));
+        }
+        let endless = self.time_out.is_zero() || self.time_out > self.silence;
+        endless.then(|| "the time-out has to be positive and at most the silence".into())
+    }
+
     /// Encodes for the registry's messages; a routing function stays here.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
@@ -257,6 +298,10 @@ impl Declaration {
         to.push((self.detection == Detection::Checksum).into());
         to.push((self.on_loss == OnLoss::Drop).into());
         to.put_u64(self.silence.as_nanos() as u64);
+        to.push(self.multicast.into());
+        to.push(self.ordered.into());
+        to.push((self.gaps == Gaps::Notify).into());
+        to.put_u64(self.time_out.as_nanos() as u64);
         to
     }
 
@@ -300,6 +345,9 @@ impl Declaration {
         let detection = if flag(from)? { Detection::Checksum } else { Detection::Footer };
         let on_loss = if flag(from)? { OnLoss::Drop } else { OnLoss::Fail };
         let silence = Duration::from_nanos(from.u64()?);
+        let (multicast, ordered) = (flag(from)?, flag(from)?);
+        let gaps = if flag(from)? { Gaps::Notify } else { Gaps::Resend };
+        let time_out = Duration::from_nanos(from.u64()?);
         let declaration = Declaration {
             name,
             kind,
@@ -311,6 +359,10 @@ impl Declaration {
             detection,
             on_loss,
             silence,
+            multicast,
+            ordered,
+            gaps,
+            time_out,
         };
         match declaration.check() {
             Ok(()) => Ok(declaration),

@@ -117,6 +117,16 @@ pub enum Error {
          flow with Detection::Checksum"
     )]
     Unordered,
+    /// The fabric has no multicast ([`millstream_fabric::Limits::multicast`]).
+    #[error("this fabric has no multicast; declare the flow without Flow::multicast")]
+    NoMulticast,
+    /// The segment of this number did not arrive in time, and will not be returned. The target has
+    /// not failed: the next call goes on.
+    #[error("segment {number} of an ordered flow did not arrive in time")]
+    Gap {
+        /// The segment's number, from 0, in the order of the whole flow.
+        number: u64,
+    },
     /// A tuple has another length than the schema says.
     #[error("a tuple of {found} bytes, the schema has {expected}")]
     TupleLength {

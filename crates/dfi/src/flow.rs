@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::declaration::{Declaration, FlowKind};
 use crate::error::Result;
-use crate::options::{Detection, OnLoss, Optimise, Route};
+use crate::options::{Bandwidth, Detection, Gaps, OnLoss, Optimise, Route};
 use crate::registry::Registry;
 use crate::schema::Schema;
 use crate::thread::Thread;
@@ -72,6 +72,37 @@ impl Flow {
     /// The treatment of lost ends; without it, the flow fails.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Flow {
         self.declaration.on_loss = on_loss;
+        self
+    }
+
+    /// Sends each segment of a replicate flow once, to a multicast group (thesis, section 7.5.4).
+    /// The goal becomes [`Bandwidth::DATAGRAMS`], unless another goal was given. A segment has to
+    /// fit a datagram.
+    pub fn multicast(mut self) -> Flow {
+        self.declaration.multicast = true;
+        if self.declaration.optimise == Bandwidth::default().into() {
+            self.declaration.optimise = Bandwidth::DATAGRAMS.into();
+        }
+        self
+    }
+
+    /// Makes all targets of a multicast flow consume all segments in one order (thesis, section
+    /// 7.5.4). Sources number their segments by fetch-and-add at a word of target 0, the sequencer.
+    pub fn ordered(mut self) -> Flow {
+        self.declaration.ordered = true;
+        self
+    }
+
+    /// The treatment of segments that an ordered flow has lost; sent again if this is not called.
+    pub fn gaps(mut self, gaps: Gaps) -> Flow {
+        self.declaration.gaps = gaps;
+        self
+    }
+
+    /// How long a segment of a multicast flow may be late before it counts as lost, 1 ms by
+    /// default (the thesis gives no figure).
+    pub fn time_out(mut self, time_out: Duration) -> Flow {
+        self.declaration.time_out = time_out;
         self
     }
 

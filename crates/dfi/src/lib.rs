@@ -85,9 +85,8 @@
 //! ([`Flow::silence`]) after the first segment for the peer counts as lost.
 //!
 //! Not promised: a stopped process (`SIGSTOP`) of a live host goes unnoticed, since one-sided
-//! requests need no thread of the target. Nothing is retried or reconnected, sources and targets do
-//! not come and go, and a tuple has a fixed length. Multicast and global order (thesis, section
-//! 7.5.4) are not here yet.
+//! requests need no thread of the target. Connections are not made again, sources and targets do
+//! not come and go, and a tuple has a fixed length.
 //!
 //! # Rings (thesis, section 7.5.2)
 //!
@@ -119,6 +118,45 @@
 //! *Sleep.* A target that finds nothing for a while sleeps, and the next segment's write wakes it
 //! ([`millstream_flow::link`]). A source that waits for a slow target does not sleep.
 //!
+//! # Multicast (thesis, section 7.5.4)
+//!
+//! With [`Flow::multicast`] a replicate flow sends each segment once, as a datagram to the group of
+//! all targets, for 1 target and for 8 ([`Counters::datagrams`]). A fabric without multicast is
+//! refused ([`Error::NoMulticast`]); `shm` has none. A segment has to fit a datagram: at most 4,064
+//! bytes of payload.
+//!
+//! *Credit.* A target posts a receive for each segment of credit, and 8 more for each source. The
+//! receive is posted again when the next call of `consume` frees the segment. The target writes a
+//! back-flow over a reliable connection to each source: how much it has consumed, how much it has
+//! without a gap, and the numbers of up to 5 missing segments. The source sends no further than the
+//! slowest target allows. A source keeps each segment until all targets have it, so its ring is as
+//! long as the targets' rings, whatever `source_segments` says.
+//!
+//! *Losses.* A target asks for a segment that has been missing for the time-out
+//! ([`Flow::time_out`], 1 ms), and asks again after each further time-out. The source sends the
+//! segment again, to all. Targets drop duplicates. A lost last segment leaves no gap. So a source
+//! whose segments are not all confirmed sends a mark after the time-out: a datagram that names the
+//! count of segments. Further marks follow after 2, 4, … up to 32 time-outs.
+//!
+//! *End.* The mark of the end is repeated until each target has confirmed the whole stream.
+//!
+//! *Attention.* A source repeats only while it is called. Programs with long pauses call
+//! [`Source::progress`]. Lost peers are noticed on the reliable connections, as over rings. The
+//! flow waits for ever for a target that answers there and gets no multicast at all, say behind a
+//! switch that drops it.
+//!
+//! *Order.* With [`Flow::ordered`] all targets consume all segments in one order. A source draws
+//! the number of each segment by fetch-and-add at a word of target 0, the sequencer, once there is
+//! credit for the segment. The number takes a round trip, so a pushed tuple leaves with a later
+//! call. A target moves arrivals from its receive list to its next list by their slots' numbers,
+//! and copies nothing. If the sequencer is lost, the flow fails. If a source is lost, the flow
+//! fails too, since targets may differ in that source's last segments.
+//!
+//! *Gaps.* With [`Gaps::Notify`] nothing is sent again. A number that has been missing for the
+//! time-out is [`Consumed::Gap`] of [`Target::try_consume`] and [`Error::Gap`] of
+//! [`Target::consume`], once. The program then has to reach agreement. A segment that comes later
+//! is dropped. With [`OnLoss::Drop`] such a flow outlives lost sources.
+//!
 //! # Placement
 //!
 //! A footer proves that its segment is complete only where bytes land in address order
@@ -142,9 +180,14 @@
 #[doc = include_str!("../../../docs/flows.md")]
 struct Guide;
 
+#[cfg(test)]
+extern crate self as millstream_dfi;
+
 mod batch;
+mod cast;
 mod combine;
 mod counters;
+mod datagram;
 mod declaration;
 mod error;
 mod farewell;
@@ -160,17 +203,19 @@ mod target;
 mod thread;
 mod wire;
 
-pub use batch::Batch;
+pub use batch::{Batch, Consumed};
+
 pub use combine::{Aggregate, Combined, Combiner, Group, Value};
 pub use counters::Counters;
+pub use datagram::fuzz as fuzz_datagrams;
 pub use declaration::{Declaration, FlowKind};
 pub use error::{Error, Result};
 pub use flow::Flow;
-pub use options::{Bandwidth, Detection, Latency, OnLoss, Optimise, Route, RouteFunction};
+pub use options::{Bandwidth, Detection, Gaps, Latency, OnLoss, Optimise, Route, RouteFunction};
 pub use registry::fuzz as fuzz_messages;
 pub use registry::{End, LocalRegistry, Registry, RegistryClient, RegistryService};
 pub use ring::fuzz as fuzz_footers;
 pub use schema::{AsTuple, Attribute, Field, Schema, Tuple, Type};
 pub use source::{Source, SourceSetup};
-pub use target::{Consumed, Target, TargetSetup};
+pub use target::{Target, TargetSetup};
 pub use thread::{Loss, Peer, Role, Thread};

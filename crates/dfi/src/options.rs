@@ -22,6 +22,12 @@ impl Default for Bandwidth {
     }
 }
 
+impl Bandwidth {
+    /// 32 segments of 4,064 bytes, the most that a datagram of 4,096 bytes holds. A source of a
+    /// multicast flow keeps as many segments as its targets.
+    pub const DATAGRAMS: Bandwidth = Bandwidth { segment: 4064, segments: 32, source_segments: 32 };
+}
+
 /// A segment for each tuple, for latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
@@ -97,6 +103,18 @@ pub enum Detection {
     Footer,
     /// By a checksum in its footer, on any fabric.
     Checksum,
+}
+
+/// Treatment of a segment that an ordered flow's target has not got after the time-out (thesis,
+/// section 7.5.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Gaps {
+    /// The source sends it again.
+    #[default]
+    Resend,
+    /// The target is told the number ([`Consumed::Gap`](crate::Consumed)), and nothing is sent
+    /// again. The segment may have arrived at other targets.
+    Notify,
 }
 
 /// Treatment of a lost source or target.

@@ -1,6 +1,6 @@
 //! The rings of a pair: shape, and meaning of the footers (thesis, section 7.5.2).
 
-use millstream_fabric::Region;
+use millstream_fabric::{Region, RemoteRegion};
 use millstream_flow::channel::footer::{FOOTER_BYTES, Footer};
 use millstream_flow::link::{LINE, Position, lap_name};
 use millstream_state::hash_word;
@@ -79,6 +79,12 @@ pub(crate) fn is_free(word: u64, before: u8, payload: usize) -> Option<bool> {
         Some(Ok(footer)) => Some(footer.free),
         _ => None,
     }
+}
+
+/// A part of a region, for a peer.
+pub(crate) fn sub_region(region: &Region, at: usize, bytes: usize) -> RemoteRegion {
+    let RemoteRegion { address, key, .. } = region.remote();
+    RemoteRegion { address: address + at as u64, bytes: bytes as u64, key }
 }
 
 /// The checksum of a segment in `ring` at `offset`: of the payload's words, and the footer's word.

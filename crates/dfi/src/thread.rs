@@ -66,6 +66,34 @@ impl fmt::Display for Peer {
     }
 }
 
+/// Looks before a waiting thread lets others run.
+const SPINS: u32 = 64;
+
+/// Calls `ready` until it says yes. With `polls`, polling does the network card's work. Other
+/// threads go first: with fewer cores than threads the peer's may be among them.
+#[cold]
+pub(crate) fn wait<E>(polls: bool, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+    let mut looks = 0_u32;
+    while !ready()? {
+        looks += 1;
+        if looks > SPINS || polls {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(())
+}
+
+/// How far a source has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Open,
+    /// The ends of the pairs are sealed.
+    Closing,
+    Closed,
+}
+
 /// A peer that was lost and dropped from a flow ([`OnLoss::Drop`](crate::OnLoss)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {

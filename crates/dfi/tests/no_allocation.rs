@@ -83,7 +83,11 @@ fn tuples_allocate_nothing() {
     // The cards of these devices are threads, so they are opened when shared memory is done.
     let open = || TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let tcp = [open(), open()];
-    for (flow, copies) in flows() {
+    let multicast = goals.into_iter().flat_map(|goal| {
+        let flow = Flow::replicate("f").optimise(goal).multicast();
+        [(flow.clone(), 2), (flow.ordered(), 2)]
+    });
+    for (flow, copies) in flows().chain(multicast) {
         // Lists of the card may still grow a little, when a heartbeat falls together with much
         // work.
         let count = allocations(&tcp, flow.clone(), copies, 5000);

@@ -65,11 +65,10 @@ impl Drop for Other {
 }
 
 /// A target here, a source there.
-fn between<F: Fabric>(device: &F, fabric: &str, role: &str) {
+fn between<F: Fabric>(device: &F, fabric: &str, role: &str, flow: Flow) {
     let service = RegistryService::open(token(), (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let thread = Thread::new(0, 0);
-    Flow::shuffle("f")
-        .sources([Thread::new(1, 0)])
+    flow.sources([Thread::new(1, 0)])
         .targets([thread])
         .schema(Row::schema())
         .publish(service.local())
@@ -114,12 +113,17 @@ fn between<F: Fabric>(device: &F, fabric: &str, role: &str) {
 
 #[test]
 fn a_flow_between_processes() {
-    between(&ShmDevice::open(token()).unwrap(), "shm", "whole");
-    between(&tcp(), "tcp", "whole");
+    between(&ShmDevice::open(token()).unwrap(), "shm", "whole", Flow::shuffle("f"));
+    between(&tcp(), "tcp", "whole", Flow::shuffle("f"));
+    between(&tcp(), "tcp", "whole", Flow::replicate("f").multicast());
+    between(&tcp(), "tcp", "whole", Flow::replicate("f").multicast().ordered());
 }
 
 #[test]
 fn a_process_that_is_killed() {
-    between(&ShmDevice::open(token()).unwrap(), "shm", "killed");
-    between(&tcp(), "tcp", "killed");
+    between(&ShmDevice::open(token()).unwrap(), "shm", "killed", Flow::shuffle("f"));
+    between(&tcp(), "tcp", "killed", Flow::shuffle("f"));
+    // The other test's flow uses the same group: each ignores the datagrams of the other.
+    between(&tcp(), "tcp", "killed", Flow::replicate("f").multicast());
+    between(&tcp(), "tcp", "killed", Flow::replicate("f").multicast().ordered());
 }

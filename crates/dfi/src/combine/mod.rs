@@ -15,11 +15,11 @@ use millstream_state::{
     blob_bytes, float_from_ordered, float_sum, hash_words, read_bytes, read_decimal_sum, read_i128,
 };
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Consumed};
 use crate::combine::aggregate::Planned;
 use crate::error::{Error, Result};
 use crate::schema::{Schema, Type};
-use crate::target::{Consumed, Target};
+use crate::target::Target;
 
 pub use aggregate::Aggregate;
 
@@ -74,7 +74,8 @@ impl<F: Fabric> Combiner<F> {
                 self.groups.take(&batch);
                 Combined::Segment
             }
-            Consumed::Empty => Combined::Empty,
+            // Combine flows have no gaps.
+            Consumed::Empty | Consumed::Gap(_) => Combined::Empty,
             Consumed::End => Combined::End,
         })
     }

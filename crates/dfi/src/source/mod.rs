@@ -3,117 +3,132 @@
 mod bulk;
 mod lane;
 mod outbox;
+mod rings;
 mod router;
 mod setup;
 
 use std::time::Duration;
 
-use millstream_fabric::{Completion, CompletionQueue, Fabric};
+use millstream_fabric::Fabric;
 
+use crate::cast::{CastSource, CastSourceSetup};
 use crate::counters::Counters;
 use crate::declaration::Declaration;
-use crate::error::{Error, Result};
-use crate::farewell;
-use crate::options::OnLoss;
-use crate::registry::End;
-use crate::ring::Shape;
+use crate::error::Result;
+use crate::options::Route;
+use crate::registry::{End, Registry};
 use crate::schema::{AsTuple, Schema};
-use crate::source::lane::Lane;
-use crate::source::outbox::Outbox;
-use crate::source::router::Router;
-use crate::thread::{Loss, Role};
+use crate::source::rings::RingSource;
+use crate::source::setup::RingSourceSetup;
+use crate::thread::{Loss, Role, Thread, wait};
 
-pub use setup::SourceSetup;
-pub(crate) use setup::sub_region;
+/// A source that has joined its flow and waits for the other threads.
+pub struct SourceSetup<F: Fabric>(JoinedBy<F>);
 
-/// Looks before a waiting thread lets others run.
-const SPINS: u32 = 64;
-/// A waiting thread looks for silent targets so often.
-const PROBE_EVERY: Duration = Duration::from_millis(10);
+enum JoinedBy<F: Fabric> {
+    Rings(RingSourceSetup<F>),
+    Cast(CastSourceSetup<F>),
+}
 
-/// How far a source has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Open,
-    /// The segments that end the pairs are sealed.
-    Closing,
-    Closed,
+impl<F: Fabric> SourceSetup<F> {
+    /// Joins the flow as the source of this thread: looks the flow up, for at most `patience`,
+    /// allocates all memory, and leaves addresses and keys at the registry.
+    ///
+    /// # Errors
+    /// No such flow, no such source, a multicast flow on a fabric without multicast
+    /// ([`Error::NoMulticast`](crate::Error::NoMulticast)), or the fabric has no more memory or
+    /// queue pairs.
+    pub fn join(
+        fabric: &F,
+        registry: &impl Registry,
+        flow: &str,
+        thread: Thread,
+        patience: Duration,
+    ) -> Result<SourceSetup<F>> {
+        let declaration = registry.look_up(flow, patience)?;
+        let end = End::find(&declaration, Role::Source, thread)?;
+        Ok(SourceSetup(match declaration.multicast {
+            true => JoinedBy::Cast(CastSourceSetup::join(fabric, registry, (declaration, end))?),
+            false => JoinedBy::Rings(RingSourceSetup::join(fabric, registry, (declaration, end))?),
+        }))
+    }
+
+    /// The declaration.
+    pub fn declaration(&self) -> &Declaration {
+        match &self.0 {
+            JoinedBy::Rings(setup) => setup.declaration(),
+            JoinedBy::Cast(setup) => setup.declaration(),
+        }
+    }
+
+    /// Gives the function of a flow declared with [`Route::By`], where the declaration came over a
+    /// network.
+    pub fn route_by(
+        mut self,
+        function: impl Fn(&[u8], usize) -> usize + Send + Sync + 'static,
+    ) -> SourceSetup<F> {
+        if let (JoinedBy::Rings(setup), Route::By(function)) = (&mut self.0, Route::by(function)) {
+            setup.route_by(function);
+        }
+        self
+    }
+
+    /// Waits until all threads of the flow have joined, for at most `patience`, and connects.
+    ///
+    /// # Errors
+    /// Some threads have not joined, or a target does not fit; a flow with [`Route::By`] has no
+    /// function here.
+    pub fn connect(self, registry: &impl Registry, patience: Duration) -> Result<Source<F>> {
+        Ok(Source(match self.0 {
+            JoinedBy::Rings(setup) => Sender::Rings(setup.connect(registry, patience)?),
+            JoinedBy::Cast(setup) => Sender::Cast(setup.connect(registry, patience)?),
+        }))
+    }
 }
 
 /// A source of a flow, used by one thread at a time. Dropping it before [`Source::close`] is an
 /// error at the targets.
-pub struct Source<F: Fabric> {
-    fabric: F,
-    declaration: Declaration,
-    shape: Shape,
-    end: End,
-    inline_bytes: usize,
-    tuple_bytes: usize,
-    queue: F::CompletionQueue,
-    lanes: Vec<Lane<F>>,
-    /// Lanes by number of the queue pair, sorted.
-    numbers: Vec<(u32, usize)>,
-    outboxes: Vec<Outbox>,
-    router: Router,
-    counters: Counters,
-    stage: Stage,
-    failed: Option<Error>,
-    losses: Vec<Loss>,
-    /// When silent targets were last looked for.
-    probed: Duration,
+pub struct Source<F: Fabric>(Sender<F>);
+
+enum Sender<F: Fabric> {
+    Rings(RingSource<F>),
+    Cast(CastSource<F>),
+}
+
+/// The same expression for a source of either transport.
+macro_rules! each {
+    ($self:expr, $source:ident => $call:expr) => {
+        match $self {
+            Sender::Rings($source) => $call,
+            Sender::Cast($source) => $call,
+        }
+    };
 }
 
 impl<F: Fabric> Source<F> {
-    fn new(
-        fabric: F,
-        declaration: Declaration,
-        (end, queue): (End, F::CompletionQueue),
-        lanes: Vec<Lane<F>>,
-        (outboxes, router): (Vec<Outbox>, Router),
-    ) -> Source<F> {
-        let numbers = lanes.iter().enumerate().map(|(at, lane)| (lane.link.number(), at));
-        let mut numbers: Vec<_> = numbers.collect();
-        numbers.sort_unstable();
-        let rings = outboxes.iter().map(|outbox: &Outbox| outbox.ring.len() as u64);
-        let counters = Counters { ring_bytes: rings.sum(), ..Counters::default() };
-        Source {
-            inline_bytes: fabric.limits().inline_bytes,
-            probed: fabric.now(),
-            fabric,
-            end,
-            shape: declaration.shape(),
-            tuple_bytes: declaration.schema.tuple_bytes(),
-            declaration,
-            queue,
-            lanes,
-            numbers,
-            outboxes,
-            router,
-            counters,
-            stage: Stage::Open,
-            failed: None,
-            losses: Vec::new(),
-        }
+    /// The declaration.
+    pub fn declaration(&self) -> &Declaration {
+        each!(&self.0, source => source.declaration())
     }
 
     /// Schema of the tuples.
     pub fn schema(&self) -> &Schema {
-        &self.declaration.schema
+        &self.declaration().schema
     }
 
     /// Number of targets.
     pub fn targets(&self) -> usize {
-        self.lanes.len()
+        self.declaration().targets.len()
     }
 
     /// Counters.
     pub fn counters(&self) -> Counters {
-        self.counters
+        each!(&self.0, source => source.counters())
     }
 
     /// Targets that were lost and dropped since the last call. Each is returned once.
     pub fn take_losses(&mut self) -> Vec<Loss> {
-        std::mem::take(&mut self.losses)
+        std::mem::take(each!(&mut self.0, source => source.losses()))
     }
 
     /// Pushes a tuple to the target of its route, or to all targets of a replicate flow. Copies it,
@@ -124,20 +139,13 @@ impl<F: Fabric> Source<F> {
     /// source.
     #[inline]
     pub fn push<T: AsTuple + ?Sized>(&mut self, tuple: &T) -> Result<()> {
-        let tuple = tuple.tuple();
-        let outbox = self.outbox_of(tuple)?;
-        if !self.put(outbox, tuple)? {
-            self.wait(|source| source.put(outbox, tuple))?;
-        }
-        Ok(())
+        each!(&mut self.0, source => source.push(tuple))
     }
 
     /// As [`Source::push`], but never waits: returns whether the tuple was pushed.
     #[inline]
     pub fn try_push<T: AsTuple + ?Sized>(&mut self, tuple: &T) -> Result<bool> {
-        let tuple = tuple.tuple();
-        let outbox = self.outbox_of(tuple)?;
-        self.put(outbox, tuple)
+        each!(&mut self.0, source => source.try_push(tuple))
     }
 
     /// Pushes a tuple to a target of a shuffle flow with [`Route::Explicit`](crate::Route).
@@ -146,19 +154,12 @@ impl<F: Fabric> Source<F> {
     /// As [`Source::push`]; no such target; a flow with another route.
     #[inline]
     pub fn push_to<T: AsTuple + ?Sized>(&mut self, target: usize, tuple: &T) -> Result<()> {
-        let tuple = tuple.tuple();
-        self.check_explicit(target, tuple)?;
-        if !self.put(target, tuple)? {
-            self.wait(|source| source.put(target, tuple))?;
-        }
-        Ok(())
+        each!(&mut self.0, source => source.push_to(target, tuple))
     }
 
     /// As [`Source::push_to`], but never waits: returns whether the tuple was pushed.
     pub fn try_push_to<T: AsTuple + ?Sized>(&mut self, target: usize, tuple: &T) -> Result<bool> {
-        let tuple = tuple.tuple();
-        self.check_explicit(target, tuple)?;
-        self.put(target, tuple)
+        each!(&mut self.0, source => source.try_push_to(target, tuple))
     }
 
     /// Sends all partial segments; waits until all are posted.
@@ -166,14 +167,13 @@ impl<F: Fabric> Source<F> {
     /// # Errors
     /// A lost target, or a closed source.
     pub fn flush(&mut self) -> Result<()> {
-        self.wait(Source::try_flush)
+        wait(self.polls(), || self.try_flush())
     }
 
     /// As [`Source::flush`], but never waits: returns whether all is on its way. Call it again
     /// if not.
     pub fn try_flush(&mut self) -> Result<bool> {
-        self.check_open()?;
-        self.drain()
+        each!(&mut self.0, source => source.try_flush())
     }
 
     /// Ends the flow of this source: sends what is left, and waits until every target has all of it
@@ -182,293 +182,22 @@ impl<F: Fabric> Source<F> {
     /// # Errors
     /// A lost target.
     pub fn close(&mut self) -> Result<()> {
-        self.wait(Source::try_close)
+        wait(self.polls(), || self.try_close())
     }
 
     /// As [`Source::close`], but never waits: returns whether the source is closed. Call it again
     /// if not.
     pub fn try_close(&mut self) -> Result<bool> {
-        self.check()?;
-        if self.stage == Stage::Closed {
-            return Ok(true);
-        }
-        if self.stage == Stage::Open {
-            if !self.drain()? {
-                return Ok(false);
-            }
-            for at in 0..self.outboxes.len() {
-                if !self.open(at)? {
-                    return Ok(false);
-                }
-            }
-            let shape = self.shape;
-            self.outboxes.iter_mut().for_each(|outbox| outbox.seal(true, &shape));
-            self.stage = Stage::Closing;
-        }
-        if self.drain()? && self.lanes.iter().all(Lane::is_delivered) {
-            self.stage = Stage::Closed;
-            return Ok(true);
-        }
-        self.look()?;
-        Ok(false)
+        each!(&mut self.0, source => source.try_close())
     }
 
-    /// Does what is due without pushing: writes sealed segments whose turn has come, and notices
-    /// lost targets. For sources with long pauses.
+    /// Does what is due without pushing: writes sealed segments whose turn has come, sends lost
+    /// segments again, and notices lost targets. For sources with long pauses.
     pub fn progress(&mut self) -> Result<()> {
-        self.check()?;
-        self.look()
+        each!(&mut self.0, source => source.progress())
     }
 
-    #[inline(always)]
-    fn outbox_of(&self, tuple: &[u8]) -> Result<usize> {
-        if tuple.len() != self.tuple_bytes {
-            return Err(self.bad_length(tuple.len()));
-        }
-        match self.router.outbox(tuple, self.outboxes.len()) {
-            Some(outbox) if outbox < self.outboxes.len() => Ok(outbox),
-            Some(target) => Err(Error::NoTarget { target, targets: self.lanes.len() }),
-            None => Err(Error::Route { what: "the flow's pushes name their targets: push_to" }),
-        }
-    }
-
-    #[cold]
-    fn bad_length(&self, found: usize) -> Error {
-        Error::TupleLength { expected: self.tuple_bytes, found }
-    }
-
-    #[inline(always)]
-    fn check_explicit(&self, target: usize, tuple: &[u8]) -> Result<()> {
-        if tuple.len() != self.tuple_bytes {
-            return Err(self.bad_length(tuple.len()));
-        }
-        if !matches!(self.router, Router::Explicit) {
-            return Err(Error::Route { what: "the flow's route chooses the targets: push" });
-        }
-        if target >= self.lanes.len() {
-            return Err(Error::NoTarget { target, targets: self.lanes.len() });
-        }
-        Ok(())
-    }
-
-    /// Copies a tuple into the open segment of an outbox. Returns false if there is none.
-    #[inline(always)]
-    fn put(&mut self, at: usize, tuple: &[u8]) -> Result<bool> {
-        if !self.outboxes[at].has_room(tuple.len()) && !self.open_for_push(at)? {
-            return Ok(false);
-        }
-        let outbox = &mut self.outboxes[at];
-        outbox.copy(tuple);
-        if self.shape.latency || !outbox.has_room(tuple.len()) {
-            self.seal(at)?;
-        }
-        Ok(true)
-    }
-
-    #[cold]
-    fn open_for_push(&mut self, at: usize) -> Result<bool> {
-        self.check_open()?;
-        let opened = self.open(at)?;
-        self.counters.stalls += u64::from(!opened);
-        Ok(opened)
-    }
-
-    /// Opens the next segment of an outbox, if the fabric is done with what it held before.
-    fn open(&mut self, at: usize) -> Result<bool> {
-        if self.outboxes[at].is_open() {
-            return Ok(true);
-        }
-        if !self.is_slot_free(at) {
-            self.look()?;
-            if !self.is_slot_free(at) {
-                return Ok(false);
-            }
-        }
-        self.outboxes[at].open(&self.shape);
-        Ok(true)
-    }
-
-    fn is_slot_free(&self, at: usize) -> bool {
-        let outbox = &self.outboxes[at];
-        let (slot, Some(before)) = outbox.next_slot(&self.shape) else { return true };
-        self.lanes[outbox.lanes.clone()].iter().all(|lane| lane.is_done_with(before, slot))
-    }
-
-    /// Seals the open segment of an outbox, and writes it if its turn has come.
-    fn seal(&mut self, at: usize) -> Result<()> {
-        self.outboxes[at].seal(false, &self.shape);
-        if !self.write(at)? {
-            // The answer may have come meanwhile.
-            self.poll()?;
-            self.write(at)?;
-        }
-        if self.outboxes[at].sealed.is_multiple_of(self.shape.per_look())
-            && self.fabric.now().saturating_sub(self.probed) >= PROBE_EVERY
-        {
-            // A target that gets nothing is lost unnoticed otherwise.
-            self.look()?;
-        }
-        Ok(())
-    }
-
-    /// Writes the sealed segments of an outbox whose turn has come. Returns whether all are on
-    /// their way.
-    fn write(&mut self, at: usize) -> Result<bool> {
-        self.write_lanes(at).map_err(|error| self.fail(error))
-    }
-
-    fn write_lanes(&mut self, at: usize) -> Result<bool> {
-        let Source { outboxes, lanes, shape, counters, fabric, inline_bytes, .. } = self;
-        let outbox = &outboxes[at];
-        let mut all = true;
-        for lane in &mut lanes[outbox.lanes.clone()] {
-            while lane.sent < outbox.sealed && lane.may_write(shape, || fabric.now(), counters)? {
-                let sealed = outbox.sealed(lane.sent, shape);
-                if !sealed.end {
-                    counters.segments += 1;
-                    counters.bytes += sealed.fill as u64;
-                }
-                lane.write(&outbox.ring, sealed, (shape, *inline_bytes), counters)?;
-            }
-            all &= lane.lost || lane.sent == outbox.sealed;
-        }
-        Ok(all)
-    }
-
-    /// Seals partial segments and writes all. Returns whether all are on their way.
-    fn drain(&mut self) -> Result<bool> {
-        let mut all = true;
-        for at in 0..self.outboxes.len() {
-            if self.outboxes[at].has_tuples() {
-                self.counters.partial += self.outboxes[at].lanes.len() as u64;
-                self.outboxes[at].seal(false, &self.shape);
-            }
-            all &= self.write(at)?;
-        }
-        if !all {
-            self.look()?;
-        }
-        Ok(all || self.is_all_posted())
-    }
-
-    fn is_all_posted(&self) -> bool {
-        self.outboxes.iter().all(|outbox| {
-            let mut lanes = self.lanes[outbox.lanes.clone()].iter();
-            lanes.all(|lane| lane.lost || lane.sent == outbox.sealed)
-        })
-    }
-
-    /// Takes completions, writes what can be written, and looks for lost targets.
-    fn look(&mut self) -> Result<()> {
-        self.poll()?;
-        for at in 0..self.outboxes.len() {
-            self.write(at)?;
-        }
-        let now = self.fabric.now();
-        if now.saturating_sub(self.probed) >= PROBE_EVERY {
-            self.probed = now;
-            let mut lanes = self.lanes.iter_mut().filter(|lane| !lane.lost);
-            if let Err(error) = lanes.try_for_each(|lane| lane.link.probe(now)) {
-                return Err(self.fail(error.into()));
-            }
-        }
-        self.judge()
-    }
-
-    fn poll(&mut self) -> Result<()> {
-        let mut some = [Completion::default(); 16];
-        loop {
-            let count = match self.queue.poll(&mut some) {
-                Ok(count) => count,
-                Err(error) => return Err(self.fail(error.into())),
-            };
-            if count == 0 {
-                return Ok(());
-            }
-            let now = self.fabric.now();
-            for completion in &some[..count] {
-                let number = completion.queue_pair;
-                let Ok(at) = self.numbers.binary_search_by_key(&number, |one| one.0) else {
-                    continue;
-                };
-                let lane = &mut self.lanes[self.numbers[at].1];
-                if let Err(error) = lane.absorb(completion, &self.shape, now)
-                    && self.failed.is_none()
-                {
-                    return Err(self.fail(error));
-                }
-            }
-            if count < some.len() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Looks for targets whose connection has failed before they had everything.
-    fn judge(&mut self) -> Result<()> {
-        for at in 0..self.lanes.len() {
-            let lane = &mut self.lanes[at];
-            if lane.lost || (self.stage != Stage::Open && lane.is_confirmed()) {
-                // The target may be gone once it has confirmed the end.
-                continue;
-            }
-            let loss = farewell::loss(&lane.link, lane.peer, &self.declaration);
-            let Some((peer, status)) = loss else { continue };
-            lane.lost = true;
-            let dropped = Loss { peer: lane.peer, status };
-            let drop = self.router.is_to_all() && self.declaration.on_loss == OnLoss::Drop;
-            if !drop || self.lanes.iter().all(|lane| lane.lost) {
-                return Err(self.fail(Error::PeerLost { peer, status }));
-            }
-            self.losses.push(dropped);
-        }
-        Ok(())
-    }
-
-    /// The source has failed: it tells all targets.
-    #[cold]
-    fn fail(&mut self, error: Error) -> Error {
-        if let Some(first) = &self.failed {
-            return first.clone();
-        }
-        let lost = End::of_error(&error, self.end);
-        self.failed = Some(error.clone());
-        self.outboxes.iter_mut().for_each(Outbox::shut);
-        self.lanes.iter_mut().for_each(|lane| farewell::post(&mut lane.link, Role::Target, lost));
-        let start = self.fabric.now();
-        let is_leaving = |lane: &Lane<F>| lane.link.failure().is_none() && !lane.link.is_quiet();
-        while self.lanes.iter().any(is_leaving)
-            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
-            && self.poll().is_ok()
-        {}
-        error
-    }
-
-    fn check(&self) -> Result<()> {
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
-    }
-
-    fn check_open(&self) -> Result<()> {
-        self.check()?;
-        if self.stage == Stage::Open { Ok(()) } else { Err(Error::Closed) }
-    }
-
-    /// Calls `ready` until it says yes. Other threads go first: with fewer cores than threads the
-    /// target's may be among them.
-    #[cold]
-    fn wait(&mut self, mut ready: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
-        let mut looks = 0_u32;
-        while !ready(self)? {
-            looks += 1;
-            if looks > SPINS || self.fabric.limits().progress_by_polling {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-        Ok(())
+    fn polls(&self) -> bool {
+        each!(&self.0, source => source.polls())
     }
 }

@@ -1,27 +1,27 @@
-//! How a source joins its flow and connects to the targets.
+//! How a source over rings joins its flow and connects to the targets.
 
 use std::time::Duration;
 
 use millstream_fabric::setup::Hello;
-use millstream_fabric::{Access, Fabric, QueuePair, QueueSizes, Region, RemoteRegion, Timing};
+use millstream_fabric::{Access, Fabric, QueuePair, QueueSizes, Region, Timing};
 use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, check_region};
 
 use crate::declaration::{Declaration, FlowKind, Routing};
 use crate::error::{Error, Result};
-use crate::options::{Route, RouteFunction};
+use crate::options::RouteFunction;
 use crate::registry::{End, Registry, check_hello, parameters};
-use crate::ring::Shape;
-use crate::source::Source;
+use crate::ring::{Shape, sub_region};
 use crate::source::lane::{Lane, Places, REQUESTS};
 use crate::source::outbox::Outbox;
+use crate::source::rings::RingSource;
 use crate::source::router::Router;
-use crate::thread::{Role, Thread};
+use crate::thread::Role;
 
 /// Bytes of a lane's words: the link's block, and the word where READs land.
 const WORDS_BYTES: usize = BLOCK_BYTES + LINE;
 
-/// A source that has joined its flow and waits for the other threads.
-pub struct SourceSetup<F: Fabric> {
+/// A source over rings that has joined its flow and waits for the other threads.
+pub(crate) struct RingSourceSetup<F: Fabric> {
     fabric: F,
     declaration: Declaration,
     end: End,
@@ -33,22 +33,12 @@ pub struct SourceSetup<F: Fabric> {
     function: Option<RouteFunction>,
 }
 
-impl<F: Fabric> SourceSetup<F> {
-    /// Joins the flow as the source of this thread: looks the flow up, for at most `patience`,
-    /// allocates all memory, and leaves addresses and keys at the registry.
-    ///
-    /// # Errors
-    /// No such flow, no such source, footers on a fabric without ordered placement, or the fabric
-    /// has no more memory or queue pairs.
-    pub fn join(
+impl<F: Fabric> RingSourceSetup<F> {
+    pub(crate) fn join(
         fabric: &F,
         registry: &impl Registry,
-        flow: &str,
-        thread: Thread,
-        patience: Duration,
-    ) -> Result<SourceSetup<F>> {
-        let declaration = registry.look_up(flow, patience)?;
-        let end = End::find(&declaration, Role::Source, thread)?;
+        (declaration, end): (Declaration, End),
+    ) -> Result<RingSourceSetup<F>> {
         let shape = declaration.shape();
         let targets = declaration.targets.len();
         let sizes = QueueSizes { send: send_entries(&shape), receive: 1 };
@@ -67,34 +57,25 @@ impl<F: Fabric> SourceSetup<F> {
             regions: vec![sub_region(&words, target * WORDS_BYTES, BLOCK_BYTES)],
             parameters: parameters(&declaration, end, target),
         });
-        registry.join(flow, end, hellos.collect())?;
+        registry.join(&declaration.name, end, hellos.collect())?;
         let fabric = fabric.clone();
-        Ok(SourceSetup { fabric, declaration, end, queue, pairs, words, rings, function: None })
+        Ok(RingSourceSetup { fabric, declaration, end, queue, pairs, words, rings, function: None })
     }
 
-    /// The declaration.
-    pub fn declaration(&self) -> &Declaration {
+    pub(crate) fn declaration(&self) -> &Declaration {
         &self.declaration
     }
 
-    /// Gives the function of a flow declared with [`Route::By`], where the declaration came over a
-    /// network.
-    pub fn route_by(
-        mut self,
-        function: impl Fn(&[u8], usize) -> usize + Send + Sync + 'static,
-    ) -> SourceSetup<F> {
-        if let Route::By(function) = Route::by(function) {
-            self.function = Some(function);
-        }
-        self
+    /// Gives the function of a flow declared with [`Route::By`](crate::Route).
+    pub(crate) fn route_by(&mut self, function: RouteFunction) {
+        self.function = Some(function);
     }
 
-    /// Waits until all threads of the flow have joined, for at most `patience`, and connects.
-    ///
-    /// # Errors
-    /// Some threads have not joined, or a target does not fit; a flow with [`Route::By`] has no
-    /// function here.
-    pub fn connect(self, registry: &impl Registry, patience: Duration) -> Result<Source<F>> {
+    pub(crate) fn connect(
+        self,
+        registry: &impl Registry,
+        patience: Duration,
+    ) -> Result<RingSource<F>> {
         let declaration = self.declaration;
         let router = Router::new(&declaration, self.function)?;
         let hellos = registry.peers(&declaration.name, self.end, patience)?;
@@ -122,7 +103,8 @@ impl<F: Fabric> SourceSetup<F> {
         let lanes_of = |ring: usize| if router.is_to_all() { 0..all } else { ring..ring + 1 };
         let rings = self.rings.into_iter().enumerate();
         let outboxes = rings.map(|(at, ring)| Outbox::new(ring, lanes_of(at), &shape)).collect();
-        Ok(Source::new(self.fabric, declaration, (self.end, self.queue), lanes, (outboxes, router)))
+        let ends = (self.end, self.queue);
+        Ok(RingSource::new(self.fabric, declaration, ends, lanes, (outboxes, router)))
     }
 }
 
@@ -130,12 +112,6 @@ impl<F: Fabric> SourceSetup<F> {
 /// lap's requests fit, and a few more: of the next segment, of a repeated READ and of a probe.
 fn send_entries(shape: &Shape) -> u32 {
     REQUESTS as u32 * shape.source_segments as u32 + 16
-}
-
-/// A part of a region, for a peer.
-pub(crate) fn sub_region(region: &Region, at: usize, bytes: usize) -> RemoteRegion {
-    let RemoteRegion { address, key, .. } = region.remote();
-    RemoteRegion { address: address + at as u64, bytes: bytes as u64, key }
 }
 
 impl Router {

@@ -1,416 +1,150 @@
 //! The target of a flow: consumes batches of tuples where they arrived (thesis, section 7.5.2).
 
 mod inlet;
+mod rings;
 mod setup;
 
 use std::time::Duration;
 
-use millstream_fabric::{Completion, CompletionQueue, Events, Fabric};
-use millstream_flow::link::{Event, HEARTBEAT};
+use millstream_fabric::Fabric;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Consumed};
+use crate::cast::{CastTarget, CastTargetSetup};
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
-use crate::farewell;
-use crate::options::OnLoss;
-use crate::registry::End;
-use crate::ring::Shape;
+use crate::options::Detection;
+use crate::registry::{End, Registry};
 use crate::schema::Schema;
-use crate::target::inlet::{Inlet, Progress};
-use crate::thread::{Loss, Role};
+use crate::target::rings::RingTarget;
+use crate::target::setup::RingTargetSetup;
+use crate::thread::{Loss, Role, Thread};
 
-pub use setup::TargetSetup;
+/// A target that has joined its flow and waits for the other threads.
+pub struct TargetSetup<F: Fabric>(JoinedBy<F>);
 
-/// Looks at all rings, without finding anything, between two polls of the completion queue.
-const LOOKS_PER_POLL: u32 = 16;
-/// A target that is seldom called polls at least so often, if it is called.
-const POLL_EVERY: Duration = Duration::from_millis(10);
-/// A waiting target looks for so long before it sleeps; ten times as long where polling does the
-/// network card's work, as channels do.
-const SPIN: Duration = Duration::from_micros(20);
-
-/// Result of a call that never waits.
-#[derive(Debug, Clone, Copy)]
-pub enum Consumed<'a> {
-    /// The next batch.
-    Batch(Batch<'a>),
-    /// Nothing yet.
-    Empty,
-    /// All sources have closed; there will be nothing more.
-    End,
+enum JoinedBy<F: Fabric> {
+    Rings(RingTargetSetup<F>),
+    Cast(CastTargetSetup<F>),
 }
 
-/// A segment that was found.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    inlet: usize,
-    offset: usize,
-    bytes: usize,
-}
-
-enum Step {
-    Found(Found),
-    Empty,
-    End,
-}
-
-/// A target of a flow, used by one thread at a time. Dropping it before the end is an error at the
-/// sources.
-pub struct Target<F: Fabric> {
-    fabric: F,
-    declaration: Declaration,
-    shape: Shape,
-    end: End,
-    tuple_bytes: usize,
-    queue: F::CompletionQueue,
-    events: F::Events,
-    inlets: Vec<Inlet<F>>,
-    /// Inlets by number of the queue pair, sorted.
-    numbers: Vec<(u32, usize)>,
-    /// Index of the inlet to look at first.
-    next: usize,
-    /// The inlet whose segment the last call returned.
-    held: Option<usize>,
-    /// Inlets that have not ended.
-    left: usize,
-    looks: u32,
-    /// When silent sources were last looked for.
-    polled: Duration,
-    counters: Counters,
-    failed: Option<Error>,
-    losses: Vec<Loss>,
-}
-
-impl<F: Fabric> Target<F> {
-    fn new(
-        fabric: F,
-        declaration: Declaration,
-        (end, queue, events): (End, F::CompletionQueue, F::Events),
-        inlets: Vec<Inlet<F>>,
-    ) -> Target<F> {
-        let numbers = inlets.iter().enumerate().map(|(at, inlet)| (inlet.link.number(), at));
-        let mut numbers: Vec<_> = numbers.collect();
-        numbers.sort_unstable();
-        let shape = declaration.shape();
-        let ring_bytes = (inlets.len() * shape.ring_bytes()) as u64;
-        Target {
-            polled: fabric.now(),
-            fabric,
-            end,
-            shape,
-            tuple_bytes: declaration.schema.tuple_bytes(),
-            declaration,
-            queue,
-            events,
-            left: inlets.len(),
-            inlets,
-            numbers,
-            next: 0,
-            held: None,
-            looks: 0,
-            counters: Counters { ring_bytes, ..Counters::default() },
-            failed: None,
-            losses: Vec::new(),
+impl<F: Fabric> TargetSetup<F> {
+    /// Joins the flow as the target of this thread: looks the flow up, for at most `patience`,
+    /// allocates all memory, and leaves addresses and keys at the registry.
+    ///
+    /// # Errors
+    /// No such flow, no such target, footers on a fabric without ordered placement
+    /// ([`Error::Unordered`]), a multicast flow on a fabric without multicast
+    /// ([`Error::NoMulticast`]), or the fabric has no more memory or queue pairs.
+    pub fn join(
+        fabric: &F,
+        registry: &impl Registry,
+        flow: &str,
+        thread: Thread,
+        patience: Duration,
+    ) -> Result<TargetSetup<F>> {
+        let declaration = registry.look_up(flow, patience)?;
+        // A datagram arrives whole or not at all.
+        let by_footer = declaration.detection == Detection::Footer && !declaration.multicast;
+        if by_footer && !fabric.limits().ordered_placement {
+            return Err(Error::Unordered);
         }
+        TargetSetup::join_unchecked(fabric, registry, flow, thread, patience)
     }
 
-    /// Schema of the tuples.
-    pub fn schema(&self) -> &Schema {
-        &self.declaration.schema
+    /// The same, whatever the fabric says of the order in which bytes are placed: to try what
+    /// happens.
+    pub fn join_unchecked(
+        fabric: &F,
+        registry: &impl Registry,
+        flow: &str,
+        thread: Thread,
+        patience: Duration,
+    ) -> Result<TargetSetup<F>> {
+        let declaration = registry.look_up(flow, patience)?;
+        let end = End::find(&declaration, Role::Target, thread)?;
+        Ok(TargetSetup(match declaration.multicast {
+            true => JoinedBy::Cast(CastTargetSetup::join(fabric, registry, (declaration, end))?),
+            false => JoinedBy::Rings(RingTargetSetup::join(fabric, registry, (declaration, end))?),
+        }))
     }
 
     /// The declaration.
     pub fn declaration(&self) -> &Declaration {
-        &self.declaration
+        match &self.0 {
+            JoinedBy::Rings(setup) => setup.declaration(),
+            JoinedBy::Cast(setup) => setup.declaration(),
+        }
+    }
+
+    /// Waits until all threads of the flow have joined, for at most `patience`, and connects.
+    ///
+    /// # Errors
+    /// Some threads have not joined, or a source does not fit.
+    pub fn connect(self, registry: &impl Registry, patience: Duration) -> Result<Target<F>> {
+        Ok(Target(match self.0 {
+            JoinedBy::Rings(setup) => Receiver::Rings(setup.connect(registry, patience)?),
+            JoinedBy::Cast(setup) => Receiver::Cast(setup.connect(registry, patience)?),
+        }))
+    }
+}
+
+/// A target of a flow, used by one thread at a time. Dropping it before the end is an error at the
+/// sources.
+pub struct Target<F: Fabric>(pub(crate) Receiver<F>);
+
+pub(crate) enum Receiver<F: Fabric> {
+    Rings(RingTarget<F>),
+    Cast(CastTarget<F>),
+}
+
+/// The same expression for a target of either transport.
+macro_rules! each {
+    ($self:expr, $target:ident => $call:expr) => {
+        match $self {
+            Receiver::Rings($target) => $call,
+            Receiver::Cast($target) => $call,
+        }
+    };
+}
+
+impl<F: Fabric> Target<F> {
+    /// Schema of the tuples.
+    pub fn schema(&self) -> &Schema {
+        &self.declaration().schema
+    }
+
+    /// The declaration.
+    pub fn declaration(&self) -> &Declaration {
+        each!(&self.0, target => target.declaration())
     }
 
     /// Counters.
     pub fn counters(&self) -> Counters {
-        let posted = self.inlets.iter().map(|inlet| &inlet.link.counts);
-        let (writes, reads) =
-            posted.fold((0, 0), |(writes, reads), one| (writes + one.writes, reads + one.reads));
-        Counters { writes, reads, ..self.counters }
+        each!(&self.0, target => target.counters())
     }
 
     /// Sources that were lost and dropped since the last call. Each is returned once.
     pub fn take_losses(&mut self) -> Vec<Loss> {
-        std::mem::take(&mut self.losses)
+        std::mem::take(each!(&mut self.0, target => target.losses()))
     }
 
     /// The next batch; waits for it, at first awake and then asleep. `None`: all sources have
     /// closed. Frees the batch of the call before.
     ///
     /// # Errors
-    /// A lost source, or one that breaks the protocol.
+    /// A lost source, or one that breaks the protocol. With [`Gaps::Notify`](crate::Gaps) also
+    /// [`Error::Gap`], once for each number that has not arrived; the next call goes on.
     #[inline]
     pub fn consume(&mut self) -> Result<Option<Batch<'_>>> {
-        self.free();
-        match self.wait()? {
-            Some(found) => Ok(Some(self.batch(found))),
-            None => Ok(None),
-        }
+        each!(&mut self.0, target => target.consume())
     }
 
     /// The next batch, if it is there. Never waits. Frees the batch of the call before.
     ///
     /// # Errors
-    /// As [`Target::consume`].
+    /// As [`Target::consume`], but for gaps, which are [`Consumed::Gap`].
     pub fn try_consume(&mut self) -> Result<Consumed<'_>> {
-        self.free();
-        Ok(match self.step(true)? {
-            Step::Found(found) => Consumed::Batch(self.batch(found)),
-            Step::Empty => Consumed::Empty,
-            Step::End => Consumed::End,
-        })
-    }
-
-    /// Frees the segment that the last call returned.
-    #[inline]
-    fn free(&mut self) {
-        if let Some(inlet) = self.held.take() {
-            self.inlets[inlet].release(&self.shape);
-        }
-    }
-
-    #[inline]
-    fn batch(&mut self, found: Found) -> Batch<'_> {
-        self.held = Some(found.inlet);
-        self.counters.segments += 1;
-        self.counters.bytes += found.bytes as u64;
-        let inlet = &self.inlets[found.inlet];
-        // SAFETY: the footer of this lap proves that the segment is complete. The source writes it
-        // again only when it is free, which the next call says, and the batch borrows the target
-        // until then. Peers that hold the job's token keep to that (see the crate on trust).
-        let bytes = unsafe { inlet.payload(found.offset, found.bytes) };
-        Batch { bytes, tuple_bytes: self.tuple_bytes, source: found.inlet }
-    }
-
-    /// A round over all rings, beginning with the next in turn.
-    #[inline]
-    fn scan(&mut self) -> Result<Option<Found>> {
-        let count = self.inlets.len();
-        for _ in 0..count {
-            let at = self.next;
-            self.next = if at + 1 == count { 0 } else { at + 1 };
-            let inlet = &mut self.inlets[at];
-            match inlet.look(&self.shape, self.tuple_bytes) {
-                Ok(None) => {}
-                Ok(Some(footer)) if footer.end => inlet.end(&self.shape),
-                Ok(Some(footer)) => {
-                    let (offset, bytes) = (inlet.offset(), footer.bytes as usize);
-                    return Ok(Some(Found { inlet: at, offset, bytes }));
-                }
-                Err(error) => return Err(self.fail(error)),
-            }
-        }
-        Ok(None)
-    }
-
-    /// One look. With `seldom` the caller may not look again soon, so the time counts and not the
-    /// number of looks.
-    fn step(&mut self, seldom: bool) -> Result<Step> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        if let Some(found) = self.scan()? {
-            if self.counters.segments.is_multiple_of(self.shape.per_look()) {
-                let now = self.fabric.now();
-                if now.saturating_sub(self.polled) >= POLL_EVERY {
-                    // Silent sources among busy ones.
-                    self.look_after(now)?;
-                }
-            }
-            return Ok(Step::Found(found));
-        }
-        self.counters.stalls += 1;
-        self.looks = self.looks.wrapping_add(1);
-        let by_polling = self.fabric.limits().progress_by_polling;
-        let often = by_polling || self.looks.is_multiple_of(LOOKS_PER_POLL) || self.has_ending();
-        if often || seldom {
-            let now = self.fabric.now();
-            if often || now.saturating_sub(self.polled) >= POLL_EVERY {
-                return self.look_closer(now);
-            }
-        }
-        Ok(if self.left == 0 { Step::End } else { Step::Empty })
-    }
-
-    fn has_ending(&self) -> bool {
-        self.inlets.iter().any(|inlet| matches!(inlet.progress, Progress::Ending(_)))
-    }
-
-    /// Nothing was found: takes completions, confirms ends, and looks for lost sources.
-    fn look_closer(&mut self, now: Duration) -> Result<Step> {
-        self.poll()?;
-        if now.saturating_sub(self.polled) >= POLL_EVERY {
-            self.probe(now)?;
-        }
-        // What had arrived before a failure is found by a look that comes after it was known.
-        if let Some(found) = self.scan()? {
-            return Ok(Step::Found(found));
-        }
-        for at in 0..self.inlets.len() {
-            let inlet = &mut self.inlets[at];
-            match inlet.progress {
-                Progress::Open => self.judge(at)?,
-                Progress::Ending(_) => match inlet.confirm() {
-                    Ok(ended) => self.left -= usize::from(ended),
-                    Err(error) => return Err(self.fail(error)),
-                },
-                Progress::Ended => {}
-            }
-        }
-        Ok(if self.left == 0 { Step::End } else { Step::Empty })
-    }
-
-    /// Asks silent sources whether they are there.
-    fn probe(&mut self, now: Duration) -> Result<()> {
-        self.polled = now;
-        let mut open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
-        let probed = open.try_for_each(|inlet| inlet.link.probe(now));
-        probed.map_err(|error| self.fail(error.into()))
-    }
-
-    /// A segment was found: takes completions, and judges sources whose rings have nothing more.
-    #[cold]
-    fn look_after(&mut self, now: Duration) -> Result<()> {
-        self.poll()?;
-        self.probe(now)?;
-        for at in 0..self.inlets.len() {
-            let inlet = &self.inlets[at];
-            if inlet.progress == Progress::Open
-                && matches!(inlet.look(&self.shape, self.tuple_bytes), Ok(None))
-            {
-                self.judge(at)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Judges a source that has sent all that it can have sent if its connection has failed.
-    fn judge(&mut self, at: usize) -> Result<()> {
-        let inlet = &mut self.inlets[at];
-        let loss = farewell::loss(&inlet.link, inlet.peer, &self.declaration);
-        let Some((peer, status)) = loss else { return Ok(()) };
-        let dropped = Loss { peer: inlet.peer, status };
-        if self.declaration.on_loss == OnLoss::Fail {
-            return Err(self.fail(Error::PeerLost { peer, status }));
-        }
-        inlet.progress = Progress::Ended;
-        self.left -= 1;
-        self.losses.push(dropped);
-        Ok(())
-    }
-
-    fn poll(&mut self) -> Result<()> {
-        self.take_completions().map_err(|error| self.fail(error))
-    }
-
-    fn take_completions(&mut self) -> Result<()> {
-        let mut some = [Completion::default(); 16];
-        loop {
-            let count = self.queue.poll(&mut some)?;
-            if count == 0 {
-                return Ok(());
-            }
-            let now = self.fabric.now();
-            for completion in &some[..count] {
-                let number = completion.queue_pair;
-                let Ok(at) = self.numbers.binary_search_by_key(&number, |one| one.0) else {
-                    continue;
-                };
-                let link = &mut self.inlets[self.numbers[at].1].link;
-                if let Event::Arrived = link.absorb(completion, now) {
-                    link.refill()?;
-                }
-            }
-            if count < some.len() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// The target has failed: it tells all sources.
-    #[cold]
-    fn fail(&mut self, error: Error) -> Error {
-        if let Some(first) = &self.failed {
-            return first.clone();
-        }
-        let lost = End::of_error(&error, self.end);
-        self.failed = Some(error.clone());
-        let open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
-        open.for_each(|inlet| farewell::post(&mut inlet.link, Role::Source, lost));
-        let start = self.fabric.now();
-        let is_leaving = |one: &Inlet<F>| one.link.failure().is_none() && !one.link.is_quiet();
-        while self.inlets.iter().any(is_leaving)
-            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
-            && self.poll().is_ok()
-        {}
-        error
-    }
-
-    /// Waits for a segment or the end.
-    fn wait(&mut self) -> Result<Option<Found>> {
-        let mut start = None;
-        let mut looks = 0_u32;
-        loop {
-            match self.step(false)? {
-                Step::Found(found) => return Ok(Some(found)),
-                Step::End => return Ok(None),
-                Step::Empty => {}
-            }
-            looks += 1;
-            let by_polling = self.fabric.limits().progress_by_polling;
-            if by_polling {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-                if !looks.is_multiple_of(32) {
-                    continue;
-                }
-            }
-            let now = self.fabric.now();
-            let spin = SPIN * if by_polling { 10 } else { 1 };
-            if now.saturating_sub(*start.get_or_insert(now)) >= spin {
-                match self.sleep(now)? {
-                    Step::Found(found) => return Ok(Some(found)),
-                    Step::End => return Ok(None),
-                    Step::Empty => {}
-                }
-            }
-        }
-    }
-
-    /// One step towards sleep; sleeps if every source that still sends would wake the thread.
-    fn sleep(&mut self, now: Duration) -> Result<Step> {
-        let mut open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
-        if let Err(error) = open.try_for_each(|inlet| inlet.link.park(now)) {
-            return Err(self.fail(error.into()));
-        }
-        self.poll()?;
-        if !self.may_sleep() {
-            return Ok(Step::Empty);
-        }
-        if let Err(error) = self.queue.arm() {
-            return Err(self.fail(error.into()));
-        }
-        // Whatever came before arming is found now.
-        let step = self.look_closer(now)?;
-        if matches!(step, Step::Empty) && self.may_sleep() {
-            self.events.wait(HEARTBEAT).map_err(|error| self.fail(error.into()))?;
-        }
-        Ok(step)
-    }
-
-    fn may_sleep(&self) -> bool {
-        self.inlets.iter().all(|inlet| match inlet.progress {
-            Progress::Open => {
-                inlet.link.failure().is_none() && inlet.link.may_sleep(inlet.consumed)
-            }
-            // The acknowledgement wakes the thread.
-            Progress::Ending(told) => told,
-            Progress::Ended => true,
-        })
+        each!(&mut self.0, target => target.try_consume())
     }
 }

@@ -1,4 +1,4 @@
-//! How a target joins its flow and connects to the sources.
+//! How a target over rings joins its flow and connects to the sources.
 
 use std::time::Duration;
 
@@ -8,12 +8,11 @@ use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, WAKES, check_region}
 
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
-use crate::options::Detection;
 use crate::registry::{End, Registry, check_hello, parameters};
-use crate::source::sub_region;
-use crate::target::Target;
+use crate::ring::sub_region;
 use crate::target::inlet::{Inlet, prepare};
-use crate::thread::{Role, Thread};
+use crate::target::rings::RingTarget;
+use crate::thread::Role;
 
 /// Bytes of an inlet's words: the link's block, and the count that the source reads.
 const WORDS_BYTES: usize = BLOCK_BYTES + LINE;
@@ -21,8 +20,8 @@ const WORDS_BYTES: usize = BLOCK_BYTES + LINE;
 /// many again until a signalled one has been polled.
 const SEND_ENTRIES: u32 = 8;
 
-/// A target that has joined its flow and waits for the other threads.
-pub struct TargetSetup<F: Fabric> {
+/// A target over rings that has joined its flow and waits for the other threads.
+pub(crate) struct RingTargetSetup<F: Fabric> {
     fabric: F,
     declaration: Declaration,
     end: End,
@@ -34,38 +33,12 @@ pub struct TargetSetup<F: Fabric> {
     rings: Vec<Region>,
 }
 
-impl<F: Fabric> TargetSetup<F> {
-    /// Joins the flow as the target of this thread: looks the flow up, for at most `patience`,
-    /// allocates all memory, and leaves addresses and keys at the registry.
-    ///
-    /// # Errors
-    /// No such flow, no such target, footers on a fabric without ordered placement
-    /// ([`Error::Unordered`]), or the fabric has no more memory or queue pairs.
-    pub fn join(
+impl<F: Fabric> RingTargetSetup<F> {
+    pub(crate) fn join(
         fabric: &F,
         registry: &impl Registry,
-        flow: &str,
-        thread: Thread,
-        patience: Duration,
-    ) -> Result<TargetSetup<F>> {
-        let declaration = registry.look_up(flow, patience)?;
-        if declaration.detection == Detection::Footer && !fabric.limits().ordered_placement {
-            return Err(Error::Unordered);
-        }
-        TargetSetup::join_unchecked(fabric, registry, flow, thread, patience)
-    }
-
-    /// The same, whatever the fabric says of the order in which bytes are placed: to try what
-    /// happens.
-    pub fn join_unchecked(
-        fabric: &F,
-        registry: &impl Registry,
-        flow: &str,
-        thread: Thread,
-        patience: Duration,
-    ) -> Result<TargetSetup<F>> {
-        let declaration = registry.look_up(flow, patience)?;
-        let end = End::find(&declaration, Role::Target, thread)?;
+        (declaration, end): (Declaration, End),
+    ) -> Result<RingTargetSetup<F>> {
         let (shape, sources) = (declaration.shape(), declaration.sources.len());
         let sizes = QueueSizes { send: SEND_ENTRIES, receive: WAKES };
         let events = fabric.events()?;
@@ -93,21 +66,20 @@ impl<F: Fabric> TargetSetup<F> {
             pairs.push(pair);
             rings.push(ring);
         }
-        registry.join(flow, end, hellos)?;
+        registry.join(&declaration.name, end, hellos)?;
         let fabric = fabric.clone();
-        Ok(TargetSetup { fabric, declaration, end, queue, events, pairs, words, rings })
+        Ok(RingTargetSetup { fabric, declaration, end, queue, events, pairs, words, rings })
     }
 
-    /// The declaration.
-    pub fn declaration(&self) -> &Declaration {
+    pub(crate) fn declaration(&self) -> &Declaration {
         &self.declaration
     }
 
-    /// Waits until all threads of the flow have joined, for at most `patience`, and connects.
-    ///
-    /// # Errors
-    /// Some threads have not joined, or a source does not fit.
-    pub fn connect(self, registry: &impl Registry, patience: Duration) -> Result<Target<F>> {
+    pub(crate) fn connect(
+        self,
+        registry: &impl Registry,
+        patience: Duration,
+    ) -> Result<RingTarget<F>> {
         let declaration = self.declaration;
         let hellos = registry.peers(&declaration.name, self.end, patience)?;
         if hellos.len() != self.pairs.len() {
@@ -128,6 +100,7 @@ impl<F: Fabric> TargetSetup<F> {
             let count = (self.words.clone(), at + BLOCK_BYTES);
             inlets.push(Inlet::new(link, peer, (ring, count), &shape));
         }
-        Ok(Target::new(self.fabric, declaration, (self.end, self.queue, self.events), inlets))
+        let ends = (self.end, self.queue, self.events);
+        Ok(RingTarget::new(self.fabric, declaration, ends, inlets))
     }
 }

@@ -2,6 +2,7 @@
 //! checks everything that arrives.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod casting;
 pub(crate) mod suite;
 
 use std::collections::HashMap;
@@ -124,6 +125,15 @@ pub(crate) fn declared(flow: Flow) -> Result<Declaration> {
 /// What a run saw at a target, by source: the numbers of its tuples.
 pub(crate) type Arrived = Vec<HashMap<u64, Vec<u64>>>;
 
+/// What a target consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consumption {
+    /// A tuple, by its source and its number.
+    Tuple(u64, u64),
+    /// A gap.
+    Gap(u64),
+}
+
 /// How a run goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
@@ -149,6 +159,8 @@ impl Plan {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) arrived: Arrived,
+    /// By target: what it consumed, in its order.
+    pub(crate) orders: Vec<Vec<Consumption>>,
     /// Tuples that were damaged.
     pub(crate) damaged: u64,
     /// Ends that failed: index, error, and the time by the clock.
@@ -188,6 +200,7 @@ pub(crate) fn run_with<F: Fabric>(
     let (sources, targets) = (ends.sources.len(), ends.targets.len());
     let mut outcome = Outcome {
         arrived: vec![HashMap::new(); targets],
+        orders: vec![Vec::new(); targets],
         pushed: vec![0; sources],
         unfinished: sources + targets,
         ..Outcome::default()
@@ -215,7 +228,10 @@ pub(crate) fn run_with<F: Fabric>(
                 continue;
             }
             let at = at - sources;
-            let result = target_turn(&mut ends.targets[at], &mut outcome.arrived[at]);
+            let result = target_turn(
+                &mut ends.targets[at],
+                (&mut outcome.arrived[at], &mut outcome.orders[at]),
+            );
             result
                 .map(|(finished, damaged)| (outcome.damaged += damaged, finished).1)
                 .unwrap_or_else(|error| {
@@ -262,7 +278,7 @@ fn source_turn<F: Fabric>(
 /// A batch. Returns whether all sources have closed, and how many tuples were damaged.
 fn target_turn<F: Fabric>(
     target: &mut Target<F>,
-    arrived: &mut HashMap<u64, Vec<u64>>,
+    (arrived, order): (&mut HashMap<u64, Vec<u64>>, &mut Vec<Consumption>),
 ) -> Result<(bool, u64)> {
     let mut damaged = 0;
     match target.try_consume()? {
@@ -270,11 +286,16 @@ fn target_turn<F: Fabric>(
             for row in batch.rows::<Row>()? {
                 if row.is_whole() && row.source == batch.source() as u64 {
                     arrived.entry(row.source).or_default().push(row.number);
+                    order.push(Consumption::Tuple(row.source, row.number));
                 } else {
                     damaged += 1;
                 }
             }
             Ok((false, damaged))
+        }
+        Consumed::Gap(number) => {
+            order.push(Consumption::Gap(number));
+            Ok((false, 0))
         }
         Consumed::Empty => Ok((false, 0)),
         Consumed::End => Ok((true, 0)),

@@ -197,7 +197,7 @@ pub use error::{Error, Result};
 pub use groups::Groups;
 pub use operator::{Reader, Shuffle, Writer};
 pub use pool::Pool;
-pub use receive::{Delivery, Received, Receiver, ReceiverSetup};
+pub use receive::{Delivery, Received, Receiver, ReceiverSetup, Seen, Window};
 pub use send::{Buffer, Sender, SenderSetup};
 pub use settings::{Depth, Settings};
 pub use wire::State;

@@ -22,6 +22,7 @@ use self::links::Sources;
 use self::read::ReadReceiver;
 use self::send_receive::MessageReceiver;
 pub use self::setup::ReceiverSetup;
+pub use self::window::{Seen, Window};
 use self::write::WriteReceiver;
 use crate::shuffle::counters::Counters;
 use crate::shuffle::endpoint::{Endpoint, Half};
