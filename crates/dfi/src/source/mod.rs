@@ -1,6 +1,5 @@
 //! The source of a flow: pushes tuples (thesis, section 7.5.1).
 
-mod bulk;
 mod lane;
 mod outbox;
 mod rings;
@@ -14,7 +13,7 @@ use millstream_fabric::Fabric;
 use crate::cast::{CastSource, CastSourceSetup};
 use crate::counters::Counters;
 use crate::declaration::Declaration;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Route;
 use crate::registry::{End, Registry};
 use crate::schema::{AsTuple, Schema};
@@ -160,6 +159,19 @@ impl<F: Fabric> Source<F> {
     /// As [`Source::push_to`], but never waits: returns whether the tuple was pushed.
     pub fn try_push_to<T: AsTuple + ?Sized>(&mut self, target: usize, tuple: &T) -> Result<bool> {
         each!(&mut self.0, source => source.try_push_to(target, tuple))
+    }
+
+    /// Pushes adjacent tuples of memory to a target of a shuffle flow with
+    /// [`Route::Explicit`]. The order is that of [`Source::push_to`] for each tuple. There is one
+    /// copy for each segment.
+    ///
+    /// # Errors
+    /// As [`Source::push_to`]; a length that is no multiple of a tuple's.
+    pub fn push_all_to(&mut self, target: usize, tuples: &[u8]) -> Result<()> {
+        match &mut self.0 {
+            Sender::Rings(source) => source.push_all_to(target, tuples),
+            Sender::Cast(_) => Err(Error::Route { what: "a multicast flow has no target: push" }),
+        }
     }
 
     /// Sends all partial segments; waits until all are posted.

@@ -1,5 +1,7 @@
 //! The source of a flow over rings (thesis, sections 7.5.1 to 7.5.3).
 
+mod bulk;
+
 use std::time::Duration;
 
 use millstream_fabric::{Completion, CompletionQueue, Fabric};

@@ -3,17 +3,12 @@
 use millstream_fabric::Fabric;
 
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::source::rings::RingSource;
 use crate::source::router::Router;
+use crate::thread::wait;
 
-impl<F: Fabric> Source<F> {
-    /// Pushes adjacent tuples of memory to a target of a shuffle flow with
-    /// [`Route::Explicit`](crate::Route). The order is that of [`Source::push_to`] for each tuple.
-    /// There is one copy for each segment.
-    ///
-    /// # Errors
-    /// As [`Source::push_to`]; a length that is no multiple of a tuple's.
-    pub fn push_all_to(&mut self, target: usize, tuples: &[u8]) -> Result<()> {
+impl<F: Fabric> RingSource<F> {
+    pub(crate) fn push_all_to(&mut self, target: usize, tuples: &[u8]) -> Result<()> {
         if !tuples.len().is_multiple_of(self.tuple_bytes) {
             return Err(self.bad_length(tuples.len()));
         }
@@ -27,9 +22,9 @@ impl<F: Fabric> Source<F> {
         while !rest.is_empty() {
             let mut pushed = self.put_some(target, rest)?;
             if pushed == 0 {
-                self.wait(|source| {
-                    pushed = source.put_some(target, rest)?;
-                    Ok(pushed > 0)
+                wait(self.polls(), || {
+                    pushed = self.put_some(target, rest)?;
+                    Ok::<bool, Error>(pushed > 0)
                 })?;
             }
             rest = &rest[pushed..];
