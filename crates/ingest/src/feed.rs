@@ -52,7 +52,8 @@ impl Feed {
         }
         let batch = match self.inflow.look().map_err(|error| error.to_string())? {
             Consumed::Batch(batch) => batch,
-            Consumed::Empty => return Ok(Looked::Nothing),
+            // Only ordered flows have gaps.
+            Consumed::Empty | Consumed::Gap(_) => return Ok(Looked::Nothing),
             Consumed::End => {
                 let rows = sender.rows();
                 if self.frames.is_amid() {
