@@ -235,7 +235,8 @@ mod tests {
             }
             assert_eq!(found, expected, "{step} bytes at a time");
             assert!(!frames.is_amid());
-            frames.take(&mut &stream[..20]).unwrap();
+            let mut bytes = &stream[..20];
+            while frames.take(&mut bytes).unwrap().is_some() {}
             assert!(frames.is_amid());
         }
     }

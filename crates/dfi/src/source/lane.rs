@@ -129,6 +129,22 @@ impl<F: Fabric> Lane<F> {
         Ok(false)
     }
 
+    /// Whether the target was reached. Before, the fabric may keep requests until this end calls
+    /// again (`shm` does until the peer has connected); so asks, where no READ is under way.
+    pub(crate) fn is_reached(&mut self, shape: &Shape, counters: &mut Counters) -> Result<bool> {
+        if self.lost || self.sent == 0 || self.link.completed() > 0 {
+            return Ok(true);
+        }
+        if self.asking == Asking::Idle && self.link.failure().is_none() && self.link.room(REQUESTS)
+        {
+            counters.reads += 1;
+            self.asking = Asking::Pending;
+            let read = self.places.ask(shape, &self.at)?;
+            self.link.post(&mut [read], Some(ANSWER))?;
+        }
+        Ok(false)
+    }
+
     /// Writes a segment of `ring`, for which [`Lane::may_write`] has said yes; where that is due,
     /// asks for the next.
     pub(crate) fn write(

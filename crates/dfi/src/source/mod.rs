@@ -174,7 +174,8 @@ impl<F: Fabric> Source<F> {
         }
     }
 
-    /// Sends all partial segments; waits until all are posted.
+    /// Sends all partial segments; waits until all are posted, and the first time until each
+    /// target has been reached. No further call is needed for them to arrive.
     ///
     /// # Errors
     /// A lost target, or a closed source.

@@ -280,7 +280,8 @@ impl<F: Fabric> RingSource<F> {
         Ok(all)
     }
 
-    /// Seals partial segments and writes all. Returns whether all are on their way.
+    /// Seals partial segments and writes all. Returns whether all are on their way, and need no
+    /// further call to get to their targets.
     fn drain(&mut self) -> Result<bool> {
         let mut all = true;
         for at in 0..self.outboxes.len() {
@@ -290,10 +291,19 @@ impl<F: Fabric> RingSource<F> {
             }
             all &= self.write(at)?;
         }
-        if !all {
+        if !all || !self.are_reached()? {
             self.look()?;
         }
-        Ok(all || self.is_all_posted())
+        Ok((all || self.is_all_posted()) && self.are_reached()?)
+    }
+
+    fn are_reached(&mut self) -> Result<bool> {
+        let RingSource { lanes, shape, counters, .. } = self;
+        let mut reached = true;
+        for lane in lanes {
+            reached &= lane.is_reached(shape, counters)?;
+        }
+        Ok(reached)
     }
 
     fn is_all_posted(&self) -> bool {

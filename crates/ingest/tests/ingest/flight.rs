@@ -328,13 +328,15 @@ fn a_slow_job_holds_its_producers_back() {
 
 #[test]
 fn what_was_sent_before_it_is_drained_counts() {
-    let mut open = Open::new(&[]);
-    let feeding = open.producer("a", messages("bids", vec![batch(0..2)]));
-    assert_eq!(open.next(0), JOINED);
-    let until = Instant::now() + Duration::from_secs(20);
-    while !open.splits[0].drain() {
-        assert!(Instant::now() < until, "the batch has not come");
-    }
+    // A batch that comes after the first call is refused: then another job is tried.
+    let some = [1, 10, 100, 1000, 10_000].into_iter().find_map(|pause_ms| {
+        let mut open = Open::new(&[]);
+        let feeding = open.producer("a", messages("bids", vec![batch(0..2)]));
+        assert_eq!(open.next(0), JOINED);
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        open.splits[0].drain().then_some((open, feeding))
+    });
+    let (mut open, feeding) = some.expect("a batch that comes before the job is drained");
     assert!((1..16).all(|slot| !open.splits[slot].drain()));
     let more = messages("bids", vec![batch(2..3)]).remove(1);
     let _ = open.runtime.block_on(feeding.sender.send(more));
