@@ -104,7 +104,8 @@ impl CsvPlan {
         bounds.push(number, text.len());
         let block = Block::of_messages([text, b"\n"].concat(), bounds);
         let (found, wrong) = index(&block.data, &self.dialect, Some(self.fields), false);
-        if wrong.is_none() && found.rows() == 1 {
+        let messages = block.messages.as_deref();
+        if wrong.is_none() && messages.is_some_and(|bounds| each_is_one_record(bounds, &found)) {
             return MessageShape::Record;
         }
         if let Some(wrong) = wrong {
@@ -112,7 +113,8 @@ impl CsvPlan {
         }
         let (at, message) = match found.rows() {
             0 if text.trim_ascii().is_empty() => (0, "the message is empty".to_string()),
-            0 => return MessageShape::Comment,
+            // One record outside the message is the empty line behind a comment's line end.
+            0 | 1 => return MessageShape::Comment,
             records => {
                 let message = format!("expected one record, found {records}");
                 (found.field(1, 0).0, message)
