@@ -93,7 +93,7 @@ impl Inferred {
         };
         let json = self.option("format") == Some("ndjson");
         let free = self.option("csv.null-literal").is_none();
-        if message.contains(&format!(" has no column '{}'", column.name)) {
+        if message.contains(&format!(" no column '{}'", column.name)) {
             let help = format!("{help}; or name the files that have it by a pattern");
             return Error::Data { place, help: self.without(&column.name, &help), message };
         }
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_file_with_a_wider_type_shows_the_statement_that_takes_both() {
-        let message = "column 'n1' is declared as BIGINT, but is DECIMAL(38, 0) in the file";
+        let message = "column 'n1' is declared as BIGINT, but comes as DECIMAL(38, 0)";
         let (_, help) = explained(3, &format!("{message}, which is wider"));
         assert!(help.contains("CREATE TABLE a (") && help.contains("n1 DECIMAL(38, 0)"), "{help}");
         let (_, help) = explained(3, message);
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_file_without_a_column_shows_the_statement_without_it() {
-        for message in ["the header has no column 'n1'", "the file has no column 'n1'"] {
+        for message in ["the header has no column 'n1'", "there is no column 'n1'"] {
             let (_, help) = explained(3, message);
             assert!(help.contains("CREATE TABLE a (\n    n0 BIGINT,\n    n2 BIGINT,\n"), "{help}");
         }

@@ -75,8 +75,8 @@ pub(crate) fn wider_at(
 /// yet.
 fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Option<Wider> {
     // As readers word it.
-    let in_file = message.strip_suffix(" in the file, which is wider");
-    if let Some((_, has)) = in_file.and_then(|message| message.rsplit_once(", but is ")) {
+    let wider = message.strip_suffix(", which is wider");
+    if let Some((_, has)) = wider.and_then(|message| message.rsplit_once(", but comes as ")) {
         return Some(Wider::of(has));
     }
     let (_, found) = message.split_once(&format!("column '{}', found ", column.name))?;

@@ -78,8 +78,9 @@ pub struct Session {
     /// differ only in later keys share their session.
     pub partition: usize,
     /// Number of slices of state that divide a gap. Sessions fire with the end of a slice, so at
-    /// most a slice's length later than possible; more slices make more rows of state. The number
-    /// changes neither rows nor their order ([`Plan::pack_windows`]).
+    /// most a slice's length later than possible; more slices make more rows of state. A number
+    /// that divides [`SLICES_OF_GAP`](Session::SLICES_OF_GAP) changes neither rows nor their order
+    /// ([`Plan::pack_windows`]).
     pub slices_of_gap: i64,
 }
 
