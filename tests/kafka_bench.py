@@ -3,7 +3,9 @@
 
     tests/kafka_bench.py rates PROGRAM [--records 5000000] [--turns 15]
         Counts JSON of 100 bytes by key and minute: lines of a file, and the same as a topic of one partition, with one
-        worker and with two, by turns. Prints records a second, and ratios of the same turn.
+        worker and with two, by turns. The client's ceiling is the number of the topic's values, which are fetched and
+        unpacked, but not decoded. Prints records a second, how many processors the job and the broker kept busy, and ratios
+        of the same turn: where both are busy, a second worker has no processor of its own.
     tests/kafka_bench.py latency PROGRAM [--seconds 60] [--every 10s]
         10,000 records a second, counted by 100 keys in windows of a second, written exactly once; then the same by Flink. The
         latency of a row is the time from its window's end, by the clock that the records have, until a reader with
@@ -14,6 +16,7 @@ import argparse
 import datetime
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -34,6 +37,7 @@ COLUMNS = "k INT, ts TIMESTAMP(3), v BIGINT, text STRING, WATERMARK FOR ts AS ts
 COUNTED = """SELECT window_start, window_end, k, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' {unit})) GROUP BY window_start, window_end, k"""
 RATE, START_SECONDS = 10_000, 30
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def value(number: int, micros: int) -> str:
@@ -49,6 +53,13 @@ def options(of: dict[str, str]) -> str:
 
 # --- rates ---------------------------------------------------------------------------------------------------------
 
+def processor_seconds(broker: brokers.Broker) -> tuple[float, float]:
+    """Of the jobs that have ended, and of the broker."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(") ")[2].split()
+    return ended.ru_utime + ended.ru_stime, (int(fields[11]) + int(fields[12])) / TICKS
+
+
 def rates(words: argparse.Namespace, broker: brokers.Broker, folder: Path) -> None:
     lines = folder / "t.ndjson"
     with lines.open("w") as out:
@@ -61,24 +72,30 @@ def rates(words: argparse.Namespace, broker: brokers.Broker, folder: Path) -> No
         inputs[f"topic, {packing}"] = {
             "connector": "kafka", "topic": topic, "properties.bootstrap.servers": broker.servers, "format": "json",
             "scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
-    cases = {(name, workers): of for name, of in inputs.items() for workers in (1, 2)}
+    cases = {(name, workers): (COLUMNS, of, COUNTED.format(unit="MINUTE")) for name, of in inputs.items() for workers in (1, 2)}
+    for name, of in list(inputs.items())[1:]:
+        cases[f"ceiling, {name.removeprefix('topic, ')}", 1] = "v BYTES", of | {"format": "raw"}, "SELECT COUNT(*) FROM t"
     took: dict[tuple, list[float]] = {case: [] for case in cases}
-    answers = set()
+    busy: dict[tuple, list[tuple[float, float]]] = {case: [] for case in cases}
+    answers: dict[str, set[bytes]] = {}
     for turn in range(-1, words.turns):
-        for (name, workers), of in cases.items():
+        for (name, workers), (columns, of, query) in cases.items():
             script = folder / "job.sql"
-            script.write_text(f"CREATE TABLE t ({COLUMNS}) WITH ({options(of)});\n{COUNTED.format(unit='MINUTE')};\n")
-            began = time.monotonic()
+            script.write_text(f"CREATE TABLE t ({columns}) WITH ({options(of)});\n{query};\n")
+            before, began = processor_seconds(broker), time.monotonic()
             done = subprocess.run([words.program, "run", script, "--workers", str(workers), "--format", "csv", "--quiet"],
                                   capture_output=True, check=True)
+            seconds = time.monotonic() - began
             if turn >= 0:
-                took[name, workers].append(time.monotonic() - began)
-            answers.add(done.stdout)
-    assert len(answers) == 1, "the rows differ"
+                took[name, workers].append(seconds)
+                after = processor_seconds(broker)
+                busy[name, workers].append(tuple((end - start) / seconds for start, end in zip(before, after, strict=True)))
+            answers.setdefault(query, set()).add(done.stdout)
+    assert all(len(of) == 1 for of in answers.values()), "the rows differ"
     for (name, workers), seconds in took.items():
-        middle = statistics.median(seconds)
+        middle, (job, other) = statistics.median(seconds), map(statistics.median, zip(*busy[name, workers], strict=True))
         print(f"{name}, {workers} workers: {words.records / middle / 1e6:.2f} million records/s "
-              f"({min(seconds):.2f} to {max(seconds):.2f} s)")
+              f"({min(seconds):.2f} to {max(seconds):.2f} s); busy processors: job {job:.2f}, broker {other:.2f}")
 
     def ratio(what: str, first: tuple, second: tuple) -> None:
         of = [one / other for one, other in zip(took[first], took[second], strict=True)]
@@ -86,6 +103,7 @@ def rates(words: argparse.Namespace, broker: brokers.Broker, folder: Path) -> No
 
     for name in list(inputs)[1:]:
         ratio(f"rate of the {name}, to the file's, one worker", ("file", 1), (name, 1))
+        ratio(f"rate of the {name}, to the client's ceiling", (name.replace("topic", "ceiling"), 1), (name, 1))
         ratio(f"rate of the {name}, two workers to one", (name, 1), (name, 2))
     ratio("rate of the file, two workers to one", ("file", 1), ("file", 2))
 
