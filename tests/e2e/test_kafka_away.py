@@ -91,8 +91,8 @@ SAVED = ("--checkpoint", "state", "--every", "200ms")
 
 
 @pytest.mark.parametrize("more, processes, is_silent", [
-    (EXACTLY, 1, False), (EXACTLY, 2, False), (EXACTLY, 1, True), (EXACTLY + ", 'sink.spool' = 'kept'", 1, False), ("", 1, False),
-], ids=["replay", "two processes", "a silent broker", "spool", "at least once"])
+    (EXACTLY, 1, False), (EXACTLY, 2, False), (EXACTLY, 1, True), (EXACTLY + ", 'sink.spool' = 'kept'", 1, True), ("", 1, False),
+], ids=["replay", "two processes", "a silent broker", "a spool", "at least once"])
 def test_a_stop_while_the_broker_is_away(broker, job, more, processes, is_silent):
     one = job(more)
     one.start(*SAVED, "--processes", processes)

@@ -23,6 +23,7 @@
 //! Properties of Java's client that change nothing here are accepted ([`WITHOUT_EFFECT`]); others
 //! are refused.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_connect::Options;
@@ -30,6 +31,7 @@ use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 
 use super::address::Address;
+use super::away::Away;
 use super::tls::{Pems, Tls};
 use super::user::{Hash, Mechanism, Secret, User};
 
@@ -74,6 +76,8 @@ pub(crate) struct ClientSettings {
     pub(crate) user: Option<User>,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
+    /// Of a sink: who waits for an answer looks there.
+    pub(crate) away: Option<Arc<Away>>,
 }
 
 impl ClientSettings {
@@ -105,6 +109,7 @@ impl ClientSettings {
             user,
             connect_timeout: milliseconds("socket.connection.setup.timeout.ms", 4_000)?,
             request_timeout: milliseconds("request.timeout.ms", 30_000)?,
+            away: None,
         })
     }
 }

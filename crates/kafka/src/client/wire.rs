@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -23,12 +24,15 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, StrBytes};
 
 use super::address::Address;
+use super::away::Away;
 use super::counted::Counted;
 use super::fault::{Fault, Outcome, error_of};
 use super::settings::ClientSettings;
 
 /// A frame of a broker is smaller; what begins otherwise is no Kafka.
 const FRAME_BYTES_MAX: usize = 512 << 20;
+/// Who waits for an answer looks so often whether the job is to end.
+const LOOK: Duration = Duration::from_millis(500);
 /// Bytes read at once.
 const STEP_BYTES: usize = 4 << 20;
 
@@ -105,6 +109,7 @@ pub(crate) struct Connection {
     second_transactions: bool,
     correlation: i32,
     request_timeout: Duration,
+    away: Option<Arc<Away>>,
 }
 
 impl Connection {
@@ -127,6 +132,7 @@ impl Connection {
             second_transactions: false,
             correlation: 0,
             request_timeout: settings.request_timeout,
+            away: settings.away.clone(),
         };
         connection.ask_versions(settings)?;
         Ok(connection)
@@ -275,17 +281,35 @@ impl Connection {
             if left.is_zero() {
                 return Err(Fault::io(&self.address, &io::ErrorKind::TimedOut.into()));
             }
-            self.stream.socket().set_read_timeout(Some(left)).map_err(failed)?;
+            self.stream.socket().set_read_timeout(Some(left.min(LOOK))).map_err(failed)?;
             match self.stream.read(&mut into[at..]) {
                 Ok(0) => {
                     return Err(Fault::io(&self.address, &io::ErrorKind::UnexpectedEof.into()));
                 }
                 Ok(read) => at += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
+                    ) =>
+                {
+                    self.look()?;
+                }
                 Err(error) => return Err(failed(error)),
             }
         }
         Ok(())
+    }
+
+    /// No answer yet: tells the user if that lasts long; nobody waits in a job that is to end.
+    fn look(&self) -> Outcome<()> {
+        let Some(away) = &self.away else { return Ok(()) };
+        away.look();
+        match away.has_given_up() {
+            true => Err(Fault::retry("the job is to end".into())),
+            false => Ok(()),
+        }
     }
 }
 

@@ -77,7 +77,8 @@ pub(super) struct SinkOptions {
 impl SinkOptions {
     /// A producer with these options.
     pub(super) fn new_producer(&self) -> Producer {
-        let cluster = Cluster::new(self.client.clone(), true);
+        let client = ClientSettings { away: Some(self.away.clone()), ..self.client.clone() };
+        let cluster = Cluster::new(client, true);
         Producer::new(cluster, self.producer.clone(), self.away.clone())
     }
 

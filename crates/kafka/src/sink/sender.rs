@@ -65,9 +65,7 @@ impl Shared {
 
     /// Waits for the thread; not in a job that is to end while the brokers are away.
     fn wait_for_rows<'a>(&'a self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
-        let away = &self.options.away;
-        away.look();
-        if away.has_given_up() {
+        if self.options.away.has_given_up() {
             return Err(Error::Interrupted);
         }
         Ok(self.wait(state))

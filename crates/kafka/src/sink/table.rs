@@ -238,8 +238,6 @@ impl Sink for KafkaSink {
     }
 
     fn write(&self, _worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
-        // A thread that waits for a silent broker does not look.
-        self.options.away.look();
         let count = rows.num_rows();
         let rest = |left_out: usize| rows.slice(left_out, count - left_out);
         match self.way() {

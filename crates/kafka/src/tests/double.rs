@@ -86,6 +86,7 @@ impl Double {
             user: None,
             connect_timeout: Duration::from_secs(60),
             request_timeout: Duration::from_secs(60),
+            away: None,
         }
     }
 }
