@@ -76,7 +76,7 @@ pub(crate) struct ClientSettings {
     pub(crate) user: Option<User>,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
-    /// Of a sink: who waits for an answer looks there.
+    /// Presence of the brokers that a sink writes to; a wait for an answer looks there.
     pub(crate) away: Option<Arc<Away>>,
 }
 
