@@ -31,7 +31,7 @@ use super::settings::ClientSettings;
 
 /// A frame of a broker is smaller; what begins otherwise is no Kafka.
 const FRAME_BYTES_MAX: usize = 512 << 20;
-/// Who waits for an answer looks so often whether the job is to end.
+/// Interval between looks whether the job is to end, while an answer is awaited.
 const LOOK: Duration = Duration::from_millis(500);
 /// Bytes read at once.
 const STEP_BYTES: usize = 4 << 20;
