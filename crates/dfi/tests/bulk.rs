@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use common::{Ends, Row, connect, threads};
 use millstream_dfi::{
-    AsTuple, Bandwidth, Error, Flow, Latency, Optimise, Route, Source, Target, Thread,
+    AsTuple, Bandwidth, Error, Flow, Latency, Optimise, Pipelined, Route, Source, Target, Thread,
 };
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
@@ -91,6 +91,7 @@ fn tuples_pushed_at_once_fill_segments_in_order() {
         let goal = Bandwidth { segment, segments: 4, source_segments: 2 };
         arrive(&shm(), goal, filled);
         arrive(&tcp(), goal, filled);
+        arrive(&tcp(), Pipelined(goal), filled);
     }
     arrive(&shm(), Latency { segments: 4 }, size_of::<Row>());
 }
