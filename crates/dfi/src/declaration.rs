@@ -7,7 +7,9 @@ use millstream_state::hash_bytes;
 
 use crate::datagram::Layout;
 use crate::error::{Error, Result};
-use crate::options::{Bandwidth, Detection, Gaps, Latency, OnLoss, Optimise, Route, RouteFunction};
+use crate::options::{
+    Bandwidth, Detection, Gaps, Latency, OnLoss, Optimise, Pipelined, Route, RouteFunction,
+};
 use crate::ring::Shape;
 use crate::schema::Schema;
 use crate::thread::{Peer, Role, Thread};
@@ -151,11 +153,19 @@ impl Declaration {
         let checksum = self.detection == Detection::Checksum;
         match self.optimise {
             Optimise::Bandwidth(Bandwidth { segment, segments, source_segments }) => {
-                Shape { payload: segment, segments, source_segments, latency: false, checksum }
+                let (latency, ask_below) = (false, None);
+                Shape { payload: segment, segments, source_segments, latency, ask_below, checksum }
+            }
+            Optimise::Pipelined(Pipelined(bandwidth)) => {
+                let Bandwidth { segment, segments, source_segments } = bandwidth;
+                let (latency, ask_below) = (false, Some((segments as u64 / 2).max(1)));
+                Shape { payload: segment, segments, source_segments, latency, ask_below, checksum }
             }
             Optimise::Latency(Latency { segments }) => {
                 let payload = self.schema.tuple_bytes().next_multiple_of(16);
-                Shape { payload, segments, source_segments: segments, latency: true, checksum }
+                let (latency, ask_below) = (true, Some((segments as u64 / 4).max(1)));
+                let source_segments = segments;
+                Shape { payload, segments, source_segments, latency, ask_below, checksum }
             }
         }
     }
@@ -284,11 +294,13 @@ impl Declaration {
             Routing::Explicit => to.push(3),
         }
         match self.optimise {
-            Optimise::Bandwidth(Bandwidth { segment, segments, source_segments }) => {
+            Optimise::Bandwidth(bandwidth) => {
                 to.push(1);
-                for number in [segment, segments, source_segments] {
-                    to.put_u64(number as u64);
-                }
+                bandwidth.put(&mut to);
+            }
+            Optimise::Pipelined(Pipelined(bandwidth)) => {
+                to.push(3);
+                bandwidth.put(&mut to);
             }
             Optimise::Latency(Latency { segments }) => {
                 to.push(2);
@@ -335,10 +347,8 @@ impl Declaration {
             _ => return malformed("no such route"),
         };
         let optimise = match from.u8()? {
-            1 => {
-                let (segment, segments) = (from.size()?, from.size()?);
-                Bandwidth { segment, segments, source_segments: from.size()? }.into()
-            }
+            1 => Bandwidth::take(from)?.into(),
+            3 => Pipelined(Bandwidth::take(from)?).into(),
             2 => Latency { segments: from.size()? }.into(),
             _ => return malformed("no such goal"),
         };
@@ -376,5 +386,17 @@ fn flag(from: &mut Fields<'_>) -> Read<bool> {
         0 => Ok(false),
         1 => Ok(true),
         _ => malformed("a flag that is neither 0 nor 1"),
+    }
+}
+impl Bandwidth {
+    fn put(&self, to: &mut Vec<u8>) {
+        for number in [self.segment, self.segments, self.source_segments] {
+            to.put_u64(number as u64);
+        }
+    }
+
+    fn take(from: &mut Fields<'_>) -> Read<Bandwidth> {
+        let (segment, segments) = (from.size()?, from.size()?);
+        Ok(Bandwidth { segment, segments, source_segments: from.size()? })
     }
 }

@@ -22,7 +22,7 @@ const ROLE_SHIFT: u32 = 32;
 pub(crate) const WAKE: u32 = 1;
 
 /// A failing endpoint waits so long for its last words to leave.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(2);
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Posts the last word of an endpoint that fails since `lost` is lost. Where that is impossible the
 /// connection ends. A target may sleep and is woken; a source never sleeps and has no receives.
@@ -37,6 +37,18 @@ pub(crate) fn post<F: Fabric>(link: &mut Link<F>, to: Role, lost: End) {
     if !link.room(1) || tell(link).is_err() {
         link.fail();
     }
+}
+
+/// Waits for last words to leave, if that does not take long. `look` takes completions, and says
+/// whether some are still here.
+pub(crate) fn wait<F: Fabric>(fabric: &F, mut look: impl FnMut() -> crate::Result<bool>) {
+    let start = fabric.now();
+    while matches!(look(), Ok(true)) && fabric.now().saturating_sub(start) < PATIENCE {}
+}
+
+/// Whether a link's last word is still here.
+pub(crate) fn is_leaving<F: Fabric>(link: &Link<F>) -> bool {
+    link.failure().is_none() && !link.is_quiet()
 }
 
 /// The lost peer that a last word names; the peer that wrote the word, if the flow has no such end.

@@ -106,6 +106,10 @@
 //! plus the ring's length. The source keeps a copy of that count, and READs it only when less than
 //! a quarter of the ring is left (the thesis gives no figure).
 //!
+//! *Pipelined* ([`Pipelined`], ours). Segments as of bandwidth, credit as of latency; the count is
+//! read below half of the ring. Bandwidth waits for a round trip with each segment, which costs
+//! little in the thesis' network, and much over TCP.
+//!
 //! *Partial segments.* A flushed segment that is less than half full is two chained writes, of
 //! payload and footer.
 //!
@@ -186,6 +190,7 @@ extern crate self as millstream_dfi;
 mod batch;
 mod cast;
 mod combine;
+mod completions;
 mod counters;
 mod datagram;
 mod declaration;
@@ -199,6 +204,7 @@ mod registry;
 mod ring;
 mod schema;
 mod source;
+mod stage;
 mod target;
 mod thread;
 mod wire;
@@ -211,7 +217,9 @@ pub use datagram::fuzz as fuzz_datagrams;
 pub use declaration::{Declaration, FlowKind};
 pub use error::{Error, Result};
 pub use flow::Flow;
-pub use options::{Bandwidth, Detection, Gaps, Latency, OnLoss, Optimise, Route, RouteFunction};
+pub use options::{
+    Bandwidth, Detection, Gaps, Latency, OnLoss, Optimise, Pipelined, Route, RouteFunction,
+};
 pub use registry::fuzz as fuzz_messages;
 pub use registry::{End, LocalRegistry, Registry, RegistryClient, RegistryService};
 pub use ring::fuzz as fuzz_footers;

@@ -28,6 +28,11 @@ impl Bandwidth {
     pub const DATAGRAMS: Bandwidth = Bandwidth { segment: 4064, segments: 32, source_segments: 32 };
 }
 
+/// As [`Bandwidth`], with several segments under way: for fabrics with long round trips. Credit is
+/// a count at the target, as of [`Latency`] (ours).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pipelined(pub Bandwidth);
+
 /// A segment for each tuple, for latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
@@ -47,6 +52,8 @@ impl Default for Latency {
 pub enum Optimise {
     /// Throughput.
     Bandwidth(Bandwidth),
+    /// Throughput over long round trips.
+    Pipelined(Pipelined),
     /// Latency.
     Latency(Latency),
 }
@@ -54,6 +61,12 @@ pub enum Optimise {
 impl From<Bandwidth> for Optimise {
     fn from(bandwidth: Bandwidth) -> Optimise {
         Optimise::Bandwidth(bandwidth)
+    }
+}
+
+impl From<Pipelined> for Optimise {
+    fn from(pipelined: Pipelined) -> Optimise {
+        Optimise::Pipelined(pipelined)
     }
 }
 

@@ -15,8 +15,11 @@ pub(crate) struct Shape {
     pub(crate) segments: usize,
     /// Segments at the source.
     pub(crate) source_segments: usize,
-    /// Whether a segment is one tuple, and credit a count at the target.
+    /// Whether a segment is one tuple.
     pub(crate) latency: bool,
+    /// If credit is a count at the target: the count is read when less credit is left. Otherwise a
+    /// footer tells that its segment is free.
+    pub(crate) ask_below: Option<u64>,
     /// Whether footers have checksums.
     pub(crate) checksum: bool,
 }
@@ -118,8 +121,14 @@ pub fn fuzz(data: &[u8]) {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape =
-        Shape { payload: 8192, segments: 32, source_segments: 32, latency: false, checksum: false };
+    const SHAPE: Shape = Shape {
+        payload: 8192,
+        segments: 32,
+        source_segments: 32,
+        latency: false,
+        ask_below: None,
+        checksum: false,
+    };
 
     #[test]
     fn rings_have_the_published_size() {

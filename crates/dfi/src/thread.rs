@@ -85,15 +85,6 @@ pub(crate) fn wait<E>(polls: bool, mut ready: impl FnMut() -> Result<bool, E>) -
     Ok(())
 }
 
-/// How far a source has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Open,
-    /// The ends of the pairs are sealed.
-    Closing,
-    Closed,
-}
-
 /// A peer that was lost and dropped from a flow ([`OnLoss::Drop`](crate::OnLoss)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Ends, Row, connect, declared, simulated, threads};
-use millstream_dfi::{Bandwidth, Consumed, Flow, Latency, Optimise, Route};
+use millstream_dfi::{Bandwidth, Consumed, Flow, Latency, Optimise, Pipelined, Route};
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 
 const TUPLE: u64 = size_of::<Row>() as u64;
@@ -112,6 +112,21 @@ fn latency_reads_at_most_once_in_three_quarters_of_a_ring() {
         assert!(counters.reads <= most, "{} READs, at most {most}", counters.reads);
         assert_eq!((counters.repeated_reads, counters.stalls), (0, 0));
         assert_eq!(counters.signalled_writes, tuples / segments as u64);
+    }
+}
+
+#[test]
+fn a_pipelined_flow_reads_at_most_once_in_half_a_ring() {
+    for segments in [4, 8, 32] {
+        let goal = Bandwidth { segment: 96, segments, source_segments: 2 };
+        let (sim, mut ends) = pair(Pipelined(goal));
+        let written = 30 * segments as u64;
+        assert_eq!(push(&sim, &mut ends, 3 * written), written);
+        let counters = ends.sources[0].counters();
+        assert_eq!((counters.segments, counters.writes), (written, written));
+        let most = written.div_ceil(segments as u64 / 2);
+        assert!((1..=most).contains(&counters.reads), "{counters:?}");
+        assert_eq!((counters.repeated_reads, counters.stalls), (0, 0));
     }
 }
 

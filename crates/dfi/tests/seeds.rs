@@ -12,7 +12,8 @@ use common::{
     threads,
 };
 use millstream_dfi::{
-    Bandwidth, Detection, Error, Flow, Latency, LocalRegistry, OnLoss, Optimise, Peer, Role, Route,
+    Bandwidth, Detection, Error, Flow, Latency, LocalRegistry, OnLoss, Optimise, Peer, Pipelined,
+    Role, Route,
 };
 use millstream_fabric::sim::{Model, Placement, Sim, SimDevice};
 
@@ -41,8 +42,9 @@ fn draw(seed: u64, tuples: u64) -> Drawn {
         segments: 1 + chance.below(6),
         source_segments: 1 + chance.below(4),
     };
-    let goal: Optimise = match chance.below(3) {
+    let goal: Optimise = match chance.below(4) {
         0 => Latency { segments: 1 + chance.below(12) }.into(),
+        1 => Pipelined(small(&mut chance)).into(),
         _ => small(&mut chance).into(),
     };
     // Only checksums prove that a segment is complete where bytes land in any order.

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use millstream_dfi::{
-    Bandwidth, Consumed, Flow, LocalRegistry, Registry, Result, Route, Schema, Source, SourceSetup,
-    Target, TargetSetup, Thread,
+    Bandwidth, Consumed, Flow, LocalRegistry, Pipelined, Registry, Result, Route, Schema, Source,
+    SourceSetup, Target, TargetSetup, Thread,
 };
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
@@ -94,7 +94,7 @@ impl Published {
             .targets([TARGET])
             .schema(Schema::new().u64("word"))
             .route(Route::Explicit)
-            .optimise(Bandwidth { segment, segments, source_segments: segments.min(4) })
+            .optimise(Pipelined(Bandwidth { segment, segments, source_segments: segments }))
             .publish(registry)?;
         Ok(Published { registry: registry.clone(), flow: flow.to_string() })
     }

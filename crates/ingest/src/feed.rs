@@ -12,7 +12,7 @@ use millstream_dfi::Consumed;
 
 use crate::fabric::{Inflow, Published};
 use crate::ring::{Looked, Ring};
-use crate::slots::{Refused, Sender};
+use crate::slots::Sender;
 use crate::wire::{self, Answer, Frame, HEAD_BYTES};
 
 /// In front of each message of an Arrow stream, then the length of its metadata.
@@ -45,11 +45,7 @@ impl Feed {
 
     fn take(&mut self) -> Result<Looked, String> {
         let Some(sender) = &mut self.sender else { return Ok(Looked::Gone) };
-        match sender.has_room(Waker::noop()) {
-            Ok(_) => {}
-            Err(Refused::Damaged(error)) => return Err(error.to_string()),
-            Err(Refused::Over(why) | Refused::Full(why)) => return Err(why),
-        }
+        sender.has_room(Waker::noop()).map_err(|why| why.to_string())?;
         let batch = match self.inflow.look().map_err(|error| error.to_string())? {
             Consumed::Batch(batch) => batch,
             // Only ordered flows have gaps.
@@ -86,11 +82,7 @@ impl Feed {
                 }
             };
             let rows = self.messages.rows() - before;
-            match sender.send(chunks, rows, watermark) {
-                Ok(()) => {}
-                Err(Refused::Damaged(error)) => return Err(error.to_string()),
-                Err(Refused::Over(why) | Refused::Full(why)) => return Err(why),
-            }
+            sender.send(chunks, rows, watermark).map_err(|why| why.to_string())?;
         }
         Ok(Looked::Some)
     }

@@ -43,6 +43,7 @@ mod feed;
 mod flight;
 mod producer;
 mod ring;
+mod sent;
 mod served;
 mod sink;
 mod slots;

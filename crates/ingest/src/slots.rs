@@ -6,11 +6,12 @@ use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_contract::table::{Chunk, Decoded};
+use millstream_contract::table::Chunk;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
 use crate::ring::Ring;
+use crate::sent::{Notices, Sent, Stream};
 
 /// Reaction to the loss of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub(crate) struct Layout {
 #[derive(Debug)]
 pub(crate) struct Slots {
     pub(crate) layout: Layout,
+    notices: Arc<Notices>,
     state: Mutex<State>,
 }
 
@@ -56,20 +58,17 @@ struct State {
     is_gone: bool,
     /// The loss of a producer that ends the job.
     failure: Option<Error>,
-    notices: VecDeque<String>,
 }
 
 #[derive(Default)]
 struct Slot {
-    producer: Option<Arc<str>>,
+    producer: Option<Arc<Stream>>,
     /// Chunks, each with its bytes, and the sum of these.
     waiting: VecDeque<(Box<dyn Chunk>, u64)>,
     bytes: u64,
     /// Whom to wake when something comes, and when there is room.
     reader: Option<Waker>,
     sender: Option<Waker>,
-    /// A batch of the present producer could not be decoded.
-    damage: Option<Error>,
     /// The ring of the producer, until the slot's reader takes it.
     ring: Option<Box<dyn Ring>>,
 }
@@ -91,6 +90,15 @@ pub(crate) enum Refused {
     Damaged(Error),
 }
 
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Full(why) | Refused::Over(why) => f.write_str(why),
+            Refused::Damaged(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Next part of a slot.
 pub(crate) enum Next {
     Chunk(Box<dyn Chunk>),
@@ -101,7 +109,8 @@ pub(crate) enum Next {
 impl Slots {
     pub(crate) fn new(layout: Layout) -> Arc<Slots> {
         let slots = (0..layout.slots).map(|_| Slot::default()).collect();
-        Arc::new(Slots { layout, state: Mutex::new(State { slots, ..State::default() }) })
+        let state = Mutex::new(State { slots, ..State::default() });
+        Arc::new(Slots { layout, notices: Arc::default(), state })
     }
 
     /// A panic elsewhere cannot leave the state half changed, so a poisoned lock is as good.
@@ -115,7 +124,6 @@ impl Slots {
         if let Some(over) = state.refusal() {
             return Err(over);
         }
-        let name: Arc<str> = name.into();
         let Some(number) = state.slots.iter().position(|slot| slot.producer.is_none()) else {
             let all = counted(self.layout.slots as u64, "producer");
             return Err(Refused::Full(format!(
@@ -124,20 +132,24 @@ impl Slots {
             )));
         };
         state.joined += 1;
-        state.notices.push_back(format!("{}: producer {name} has joined", self.layout.place));
+        let stream = Stream::new(name, self.layout.schema.clone(), self.notices.clone());
         let slot = &mut state.slots[number];
-        (slot.producer, slot.damage) = (Some(name.clone()), None);
+        slot.producer = Some(stream.clone());
         // From now on the watermark waits for the slot.
         let nothing = RecordBatch::new_empty(self.layout.schema.clone());
         slot.waiting.push_back((Box::new(nothing), 0));
         let wakers = state.readers();
         drop(state);
+        self.notices.push(format!("{}: producer {name} has joined", self.layout.place));
         wakers.into_iter().for_each(Waker::wake);
-        Ok(Sender { slots: self.clone(), number, name, rows: 0, has_ended: false })
+        Ok(Sender { slots: self.clone(), number, stream, rows: 0, has_ended: false })
     }
 
     /// The oldest chunk of a slot. If the slot is empty, `waker` is called when a chunk comes.
     pub(crate) fn next(&self, slot: usize, waker: &Waker) -> Result<Next> {
+        if slot == 0 {
+            self.notices.wake(waker);
+        }
         let mut state = self.lock();
         if let Some(error) = &state.failure {
             return Err(error.clone());
@@ -186,7 +198,7 @@ impl Slots {
     }
 
     pub(crate) fn notice(&self) -> Option<String> {
-        self.lock().notices.pop_front()
+        self.notices.pop()
     }
 
     /// Takes no more records. True if some wait for the job.
@@ -210,20 +222,6 @@ impl Slots {
         drop(state);
         // Each producer needs the lock when it goes.
         drop(waiting);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// A batch of the producer in this slot could not be decoded.
-    fn note_damage(&self, slot: usize, producer: &Arc<str>, error: &Error) {
-        let mut state = self.lock();
-        state.notices.push_back(format!("a batch is left out: {error}"));
-        let slot = &mut state.slots[slot];
-        // It may have gone, and another may have come.
-        if slot.producer.as_ref().is_some_and(|present| Arc::ptr_eq(present, producer)) {
-            slot.damage = Some(error.clone());
-        }
-        let wakers = state.all_wakers();
-        drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 }
@@ -261,7 +259,7 @@ impl State {
 pub(crate) struct Sender {
     slots: Arc<Slots>,
     number: usize,
-    name: Arc<str>,
+    stream: Arc<Stream>,
     rows: u64,
     has_ended: bool,
 }
@@ -271,13 +269,13 @@ impl Sender {
     pub(crate) fn has_room(&self, waker: &Waker) -> std::result::Result<bool, Refused> {
         let mut state = self.slots.lock();
         let refusal = state.refusal();
-        let slot = &mut state.slots[self.number];
-        if let Some(error) = &slot.damage {
+        if let Some(error) = self.stream.damage() {
             return Err(Refused::Damaged(error.clone()));
         }
         if let Some(over) = refusal {
             return Err(over);
         }
+        let slot = &mut state.slots[self.number];
         let has_room = slot.bytes < self.slots.layout.slot_bytes_max;
         if !has_room {
             slot.sender = Some(waker.clone());
@@ -319,8 +317,7 @@ impl Sender {
     }
 
     fn sent(&self, chunk: Option<Box<dyn Chunk>>, watermark_us: Option<i64>) -> Sent {
-        let (slots, slot, producer) = (self.slots.clone(), self.number, self.name.clone());
-        Sent { chunk, watermark_us, slots, slot, producer }
+        Sent { chunk, watermark_us, stream: self.stream.clone() }
     }
 
     /// The number of its slot.
@@ -341,26 +338,27 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        let Slots { layout, .. } = &*self.slots;
-        let after = format!("{}: producer {}", layout.place, self.name);
+        let Slots { layout, notices, .. } = &*self.slots;
+        let name = &self.stream.name;
+        let after = format!("{}: producer {name}", layout.place);
         let rows = counted(self.rows, "record");
         let mut state = self.slots.lock();
         let is_over = state.refusal().is_some();
-        let is_damaged = state.slots[self.number].damage.is_some();
+        let is_damaged = self.stream.damage().is_some();
         state.slots[self.number].producer = None;
+        let mut notice = None;
         if self.has_ended {
             state.ended += 1;
-            state.notices.push_back(format!("{after} has ended after {rows}"));
+            notice = Some(format!("{after} has ended after {rows}"));
         } else if !is_over {
             let how = if is_damaged { "was sent away" } else { "was lost" };
-            let lost = format!("{after} {how} after {rows}");
             match layout.on_loss {
-                OnLoss::Notice => state.notices.push_back(format!("{lost}, which count")),
+                OnLoss::Notice => notice = Some(format!("{after} {how} after {rows}, which count")),
                 OnLoss::Fail => {
                     let help = "start the job and its producers anew, or say 'on_loss' = 'notice'";
                     state.failure.get_or_insert(Error::Io {
                         place: layout.place.to_string(),
-                        message: format!("producer {} {how} after {rows}", self.name),
+                        message: format!("producer {name} {how} after {rows}"),
                         help: help.into(),
                     });
                 }
@@ -368,44 +366,7 @@ impl Drop for Sender {
         }
         let wakers = state.readers();
         drop(state);
+        notice.into_iter().for_each(|notice| notices.push(notice));
         wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-/// A chunk of a producer, or its watermark alone.
-struct Sent {
-    chunk: Option<Box<dyn Chunk>>,
-    watermark_us: Option<i64>,
-    slots: Arc<Slots>,
-    slot: usize,
-    producer: Arc<str>,
-}
-
-impl Sent {
-    fn nothing(&self) -> Decoded {
-        Decoded::whole(RecordBatch::new_empty(self.slots.layout.schema.clone()), None)
-    }
-}
-
-impl Chunk for Sent {
-    fn bytes(&self) -> usize {
-        self.chunk.as_ref().map_or(0, |chunk| chunk.bytes())
-    }
-
-    fn decode(self: Box<Self>) -> Result<RecordBatch> {
-        Ok(self.decode_reporting()?.batch)
-    }
-
-    /// A batch that cannot be decoded is left out, and its producer learns of it.
-    fn decode_reporting(mut self: Box<Self>) -> Result<Decoded> {
-        let decoded = match self.chunk.take().map(|chunk| chunk.decode_reporting()) {
-            None => self.nothing(),
-            Some(Ok(decoded)) => decoded,
-            Some(Err(error)) => {
-                self.slots.note_damage(self.slot, &self.producer, &error);
-                Decoded { left_out: 1, ..self.nothing() }
-            }
-        };
-        Ok(Decoded { sent_watermark_us: self.watermark_us, ..decoded })
     }
 }

@@ -31,11 +31,14 @@ const WAITING_BYTES_MAX: u64 = 64 << 20;
 const WAITING_PART: u64 = 8;
 /// Bytes of a segment of a ring.
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=4 << 20;
-/// How often to look into a ring, while segments come and later.
-const LOOK_SOON_US: i64 = 50;
-const LOOK_US: i64 = 1_000;
+/// Time after a segment while workers look into the ring without a pause. A short sleep takes
+/// about as long.
+const AWAKE_US: i64 = 100;
 /// After so long without a segment the producer counts as slow.
 const BUSY_US: i64 = 20_000;
+/// How often to look into a ring that is not slow, and into a slow one.
+const LOOK_SOON_US: i64 = 50;
+const LOOK_US: i64 = 1_000;
 /// Bytes that a message may have in any case.
 const MESSAGE_BYTES_MIN: u64 = 1 << 20;
 
@@ -361,8 +364,11 @@ impl Split for SlotSplit {
             match self.look(now_us) {
                 Some(true) => {}
                 Some(false) => {
-                    let is_busy = now_us.saturating_sub(self.fed_us) < BUSY_US;
-                    let pause_us = if is_busy { LOOK_SOON_US } else { LOOK_US };
+                    let pause_us = match now_us.saturating_sub(self.fed_us) {
+                        ..AWAKE_US => 0,
+                        AWAKE_US..BUSY_US => LOOK_SOON_US,
+                        _ => LOOK_US,
+                    };
                     let retry_at_us = Some(now_us.saturating_add(pause_us));
                     return Ok(SplitPoll::Pending { retry_at_us });
                 }

@@ -14,7 +14,6 @@ use millstream_fabric::setup::Token;
 use crate::fabric::{Device, PATIENCE, Published};
 use crate::feed::Feed;
 use crate::served::{Served, check_name, is_equal};
-use crate::slots::Refused;
 use crate::wire::{self, Answer, Transport, Welcome};
 
 /// Greetings that are answered at the same time; further connections are closed.
@@ -159,10 +158,7 @@ impl Door {
         let messages =
             ArrowMessages::new(&place, schema.clone(), &served.schema, &served.projection)
                 .map_err(|error| error.to_string())?;
-        let slot = served.slots.join(&producer).map_err(|why| match why {
-            Refused::Full(why) | Refused::Over(why) => why,
-            Refused::Damaged(error) => error.to_string(),
-        })?;
+        let slot = served.slots.join(&producer).map_err(|why| why.to_string())?;
         let here = stream.local_addr().map_err(io)?.ip();
         let failed = |error: &dyn std::fmt::Display| format!("{place}: {error}");
         let device = Device::open(*transport, self.token, here).map_err(|error| failed(&error))?;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use millstream_lab::Failure;
 use millstream_lab::bench::Bench;
+use millstream_lab::ingest::{PRODUCE, produce};
 use millstream_lab::processes::{NODE, node};
 
 #[derive(Parser)]
@@ -24,6 +25,9 @@ enum Command {
     /// A further process of a job: started by `bench`, which tells it what to do
     #[command(hide = true, name = NODE)]
     Node,
+    /// Send records to the job of `bench ingest`
+    #[command(hide = true, name = PRODUCE)]
+    Produce { task: String },
 }
 
 fn main() -> ExitCode {
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
     let done = level.and_then(|_| match command {
         Command::Bench(bench) => bench.run(),
         Command::Node => node(),
+        Command::Produce { task } => produce(&task),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use millstream_fabric::{Completion, CompletionQueue, Error as FabricError, Fabric, Status};
+use millstream_fabric::{Completion, Error as FabricError, Fabric, Status};
 use millstream_flow::link::{Event, Link};
 
 use crate::cast::SEQUENCER;
 use crate::cast::backflow::Line;
 use crate::cast::sending::Outlet;
 use crate::cast::sequencer::{NUMBER, Sequencer};
+use crate::completions::{self, Numbers};
 use crate::counters::Counters;
 use crate::datagram::{Kind, Layout};
 use crate::declaration::Declaration;
@@ -17,7 +18,8 @@ use crate::farewell::{self, CONFIRMED};
 use crate::options::OnLoss;
 use crate::registry::End;
 use crate::schema::AsTuple;
-use crate::thread::{Loss, Peer, Role, Stage, wait};
+use crate::stage::{Stage, Standing};
+use crate::thread::{Loss, Peer, Role, wait};
 
 /// A waiting source looks for silent targets so often.
 const PROBE_EVERY: Duration = Duration::from_millis(10);
@@ -52,12 +54,10 @@ pub(crate) struct CastSource<F: Fabric> {
     pub(crate) declaration: Declaration,
     pub(crate) layout: Layout,
     pub(crate) end: End,
-    /// Backs by number of the queue pair, sorted.
-    pub(crate) numbers: Vec<(u32, usize)>,
+    pub(crate) numbers: Numbers,
     pub(crate) course: Course,
     pub(crate) counters: Counters,
-    pub(crate) stage: Stage,
-    pub(crate) failed: Option<Error>,
+    pub(crate) standing: Standing,
     pub(crate) losses: Vec<Loss>,
     /// When silent targets were last looked for.
     pub(crate) probed: Duration,
@@ -143,7 +143,7 @@ impl<F: Fabric> CastSource<F> {
         let fill = match self.course.open {
             Some(fill) => fill,
             None => {
-                self.check_open()?;
+                self.standing.check_open()?;
                 if !self.open()? {
                     self.counters.stalls += 1;
                     return Ok(false);
@@ -298,7 +298,7 @@ impl<F: Fabric> CastSource<F> {
     }
 
     pub(crate) fn try_flush(&mut self) -> Result<bool> {
-        self.check_open()?;
+        self.standing.check_open()?;
         self.drain()
     }
 
@@ -315,25 +315,25 @@ impl<F: Fabric> CastSource<F> {
     }
 
     pub(crate) fn try_close(&mut self) -> Result<bool> {
-        self.check()?;
-        if self.stage == Stage::Open {
+        self.standing.check()?;
+        if self.standing.stage == Stage::Open {
             if !self.drain()? {
                 return Ok(false);
             }
-            self.stage = Stage::Closing;
+            self.standing.stage = Stage::Closing;
             self.course.mark_after = Duration::ZERO;
         }
-        if self.stage == Stage::Closing {
+        if self.standing.stage == Stage::Closing {
             self.look()?;
             if self.backs.iter().all(Back::is_done) {
-                self.stage = Stage::Closed;
+                self.standing.stage = Stage::Closed;
             }
         }
-        Ok(self.stage == Stage::Closed)
+        Ok(self.standing.stage == Stage::Closed)
     }
 
     pub(crate) fn progress(&mut self) -> Result<()> {
-        self.check()?;
+        self.standing.check()?;
         self.look()
     }
 
@@ -362,7 +362,7 @@ impl<F: Fabric> CastSource<F> {
     /// Repeats the end until all targets have confirmed it.
     fn mark(&mut self, now: Duration) -> Result<()> {
         let Course { sent, received, place, marked, mark_after, .. } = self.course;
-        let (kind, due) = match self.stage {
+        let (kind, due) = match self.standing.stage {
             Stage::Open => (Kind::Mark, received < sent),
             Stage::Closing => (Kind::End, !self.backs.iter().all(Back::is_done)),
             Stage::Closed => return Ok(()),
@@ -385,33 +385,19 @@ impl<F: Fabric> CastSource<F> {
     }
 
     fn take_completions(&mut self) -> Result<()> {
-        let mut some = [Completion::default(); 16];
-        loop {
-            let count = self.queue.poll(&mut some)?;
-            if count == 0 {
-                return Ok(());
-            }
-            let now = self.fabric.now();
-            for completion in &some[..count] {
-                self.absorb(completion, now)?;
-            }
-            if count < some.len() {
-                return Ok(());
-            }
-        }
+        completions::take(self, |end| (&end.fabric, &mut end.queue), Self::absorb)
     }
 
     fn absorb(&mut self, completion: &Completion, now: Duration) -> Result<()> {
-        let number = completion.queue_pair;
-        if number == self.outlet.number() {
+        if completion.queue_pair == self.outlet.number() {
             if completion.status != Status::Success {
                 return Err(FabricError::Failed.into());
             }
             self.outlet.done(completion);
             return Ok(());
         }
-        let Ok(at) = self.numbers.binary_search_by_key(&number, |one| one.0) else { return Ok(()) };
-        let event = self.backs[self.numbers[at].1].link.absorb(completion, now);
+        let Some(at) = self.numbers.find(completion) else { return Ok(()) };
+        let event = self.backs[at].link.absorb(completion, now);
         if let (Event::Done(NUMBER), Some(sequencer)) = (event, &mut self.sequencer) {
             // Answers come in the order of asking.
             sequencer.drawn += 1;
@@ -423,7 +409,7 @@ impl<F: Fabric> CastSource<F> {
     fn judge(&mut self) -> Result<()> {
         for at in 0..self.backs.len() {
             let back = &mut self.backs[at];
-            if back.lost || (self.stage != Stage::Open && back.is_done()) {
+            if back.lost || (self.standing.stage != Stage::Open && back.is_done()) {
                 continue;
             }
             let loss = farewell::loss(&back.link, back.peer, &self.declaration);
@@ -443,32 +429,19 @@ impl<F: Fabric> CastSource<F> {
     /// The source has failed: it tells all targets.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
-        if let Some(first) = &self.failed {
+        if let Some(first) = &self.standing.failed {
             return first.clone();
         }
         let lost = End::of_error(&error, self.end);
-        self.failed = Some(error.clone());
+        self.standing.failed = Some(error.clone());
         self.course.open = None;
         self.backs.iter_mut().for_each(|back| farewell::post(&mut back.link, Role::Target, lost));
-        let start = self.fabric.now();
-        let is_leaving = |back: &Back<F>| back.link.failure().is_none() && !back.link.is_quiet();
-        while self.backs.iter().any(is_leaving)
-            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
-            && self.take_completions().is_ok()
-        {}
+        let fabric = self.fabric.clone();
+        farewell::wait(&fabric, || {
+            self.take_completions()?;
+            Ok(self.backs.iter().any(|back| farewell::is_leaving(&back.link)))
+        });
         error
-    }
-
-    fn check(&self) -> Result<()> {
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
-    }
-
-    fn check_open(&self) -> Result<()> {
-        self.check()?;
-        if self.stage == Stage::Open { Ok(()) } else { Err(Error::Closed) }
     }
 }
 

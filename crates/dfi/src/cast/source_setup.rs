@@ -13,12 +13,14 @@ use crate::cast::sending::{Outlet, send_entries};
 use crate::cast::sequencer::Sequencer;
 use crate::cast::source::{Back, CastSource, Course};
 use crate::cast::{SEQUENCER, check_limits, group_of, tag_of};
+use crate::completions::Numbers;
 use crate::counters::Counters;
 use crate::declaration::Declaration;
-use crate::error::{Error, Result};
-use crate::registry::{End, Registry, check_hello, parameters};
+use crate::error::Result;
+use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::sub_region;
-use crate::thread::{Role, Stage};
+use crate::stage::Standing;
+use crate::thread::Role;
 
 /// Bytes of a target's words: the link's block, and the back-flow.
 const WORDS_BYTES: usize = BLOCK_BYTES + LINE;
@@ -89,11 +91,7 @@ impl<F: Fabric> CastSourceSetup<F> {
         patience: Duration,
     ) -> Result<CastSource<F>> {
         let declaration = self.declaration;
-        let hellos = registry.peers(&declaration.name, self.end, patience)?;
-        if hellos.len() != self.pairs.len() {
-            let (ours, theirs) = (self.pairs.len() as u64, hellos.len() as u64);
-            return Err(Error::Mismatch { what: "count of targets", ours, theirs });
-        }
+        let hellos = hellos(registry, &declaration, self.end, patience)?;
         let (layout, now) = (declaration.layout(), self.fabric.now());
         let mut sequencer = None;
         let mut backs = Vec::with_capacity(hellos.len());
@@ -115,9 +113,7 @@ impl<F: Fabric> CastSourceSetup<F> {
         }
         let group = self.pair.resolve_group(group_of(&declaration))?;
         let outlet = Outlet::new((self.pair, group), self.ring, layout, (self.end.index, self.tag));
-        let mut numbers: Vec<_> =
-            backs.iter().enumerate().map(|(at, back)| (back.link.number(), at)).collect();
-        numbers.sort_unstable();
+        let numbers = Numbers::new(backs.iter().map(|back| back.link.number()));
         Ok(CastSource {
             outlet,
             backs,
@@ -130,8 +126,7 @@ impl<F: Fabric> CastSourceSetup<F> {
             numbers,
             course: Course::new(layout.segments as u64),
             counters: Counters::default(),
-            stage: Stage::Open,
-            failed: None,
+            standing: Standing::open(),
             losses: Vec::new(),
             probed: now,
         })

@@ -11,6 +11,7 @@ use millstream_flow::link::{Event, HEARTBEAT};
 use crate::batch::{Batch, Consumed};
 use crate::cast::lists::{Arrival, NextList, ReceiveList};
 use crate::cast::stream::{Confirmation, Stream, Taken};
+use crate::completions::{self, Numbers};
 use crate::counters::Counters;
 use crate::datagram::{HEADER_AT, HEADER_BYTES, Header, Kind, Layout, PAYLOAD_AT};
 use crate::declaration::Declaration;
@@ -46,8 +47,7 @@ pub(crate) struct CastTarget<F: Fabric> {
     pub(crate) declaration: Declaration,
     pub(crate) layout: Layout,
     pub(crate) end: End,
-    /// Streams by number of the queue pair, sorted.
-    pub(crate) numbers: Vec<(u32, usize)>,
+    pub(crate) numbers: Numbers,
     pub(crate) receive_list: ReceiveList,
     /// A list for each source, or one for all in an ordered flow.
     pub(crate) next_lists: Vec<NextList>,
@@ -293,32 +293,18 @@ impl<F: Fabric> CastTarget<F> {
     }
 
     fn take_completions(&mut self) -> Result<()> {
-        let mut some = [Completion::default(); 16];
-        loop {
-            let count = self.queue.poll(&mut some)?;
-            if count == 0 {
-                return Ok(());
-            }
-            let now = self.fabric.now();
-            for completion in &some[..count] {
-                self.absorb(completion, now)?;
-            }
-            if count < some.len() {
-                return Ok(());
-            }
-        }
+        completions::take(self, |end| (&end.fabric, &mut end.queue), Self::absorb)
     }
 
     fn absorb(&mut self, completion: &Completion, now: Duration) -> Result<()> {
-        let number = completion.queue_pair;
-        if number == self.pair.number() {
+        if completion.queue_pair == self.pair.number() {
             if completion.status != Status::Success {
                 return Err(FabricError::Failed.into());
             }
             return if completion.kind == Done::Receive { self.arrive(completion) } else { Ok(()) };
         }
-        let Ok(at) = self.numbers.binary_search_by_key(&number, |one| one.0) else { return Ok(()) };
-        let link = &mut self.streams[self.numbers[at].1].link;
+        let Some(at) = self.numbers.find(completion) else { return Ok(()) };
+        let link = &mut self.streams[at].link;
         if let Event::Arrived = link.absorb(completion, now) {
             link.refill()?;
         }
@@ -412,12 +398,11 @@ impl<F: Fabric> CastTarget<F> {
         let open = |one: &&mut Stream<F>| one.confirmation == Confirmation::Open;
         let streams = self.streams.iter_mut().filter(open);
         streams.for_each(|one| farewell::post(&mut one.link, Role::Source, lost));
-        let start = self.fabric.now();
-        let is_leaving = |one: &Stream<F>| one.link.failure().is_none() && !one.link.is_quiet();
-        while self.streams.iter().any(is_leaving)
-            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
-            && self.take_completions().is_ok()
-        {}
+        let fabric = self.fabric.clone();
+        farewell::wait(&fabric, || {
+            self.take_completions()?;
+            Ok(self.streams.iter().any(|one| farewell::is_leaving(&one.link)))
+        });
         error
     }
 

@@ -11,10 +11,11 @@ use crate::cast::lists::{NextList, ReceiveList};
 use crate::cast::stream::Stream;
 use crate::cast::target::{CastTarget, post_receive};
 use crate::cast::{SEQUENCER, check_limits, group_of};
+use crate::completions::Numbers;
 use crate::counters::Counters;
 use crate::declaration::Declaration;
-use crate::error::{Error, Result};
-use crate::registry::{End, Registry, check_hello, parameters};
+use crate::error::Result;
+use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::sub_region;
 use crate::thread::Role;
 
@@ -102,11 +103,7 @@ impl<F: Fabric> CastTargetSetup<F> {
         patience: Duration,
     ) -> Result<CastTarget<F>> {
         let declaration = self.declaration;
-        let hellos = registry.peers(&declaration.name, self.end, patience)?;
-        if hellos.len() != self.pairs.len() {
-            let (ours, theirs) = (self.pairs.len() as u64, hellos.len() as u64);
-            return Err(Error::Mismatch { what: "count of sources", ours, theirs });
-        }
+        let hellos = hellos(registry, &declaration, self.end, patience)?;
         let (layout, now) = (declaration.layout(), self.fabric.now());
         let mut streams = Vec::with_capacity(hellos.len());
         for (source, (pair, hello)) in self.pairs.into_iter().zip(&hellos).enumerate() {
@@ -122,9 +119,7 @@ impl<F: Fabric> CastTargetSetup<F> {
             let places = (line, hello.regions[1]);
             streams.push(Stream::new(link, (peer, tag), places, layout.segments));
         }
-        let mut numbers: Vec<_> =
-            streams.iter().enumerate().map(|(at, stream)| (stream.link.number(), at)).collect();
-        numbers.sort_unstable();
+        let numbers = Numbers::new(streams.iter().map(|stream| stream.link.number()));
         let lists = if declaration.ordered { 1 } else { streams.len() };
         let places = if declaration.ordered { layout.numbers() } else { layout.segments };
         Ok(CastTarget {

@@ -90,6 +90,23 @@ pub(crate) fn parameters(declaration: &Declaration, end: End, other: usize) -> V
     vec![end.role as u64, end.index.into(), other as u64, declaration.fingerprint()]
 }
 
+/// The set-up messages of all threads of the other end for `end`, once all have joined.
+pub(crate) fn hellos(
+    registry: &impl Registry,
+    declaration: &Declaration,
+    end: End,
+    patience: Duration,
+) -> Result<Vec<Hello>> {
+    let hellos = registry.peers(&declaration.name, end, patience)?;
+    let other = end.role.other();
+    let (ours, theirs) = (declaration.threads(other).len() as u64, hellos.len() as u64);
+    let what = match other {
+        Role::Source => "count of sources",
+        Role::Target => "count of targets",
+    };
+    if ours == theirs { Ok(hellos) } else { Err(Error::Mismatch { what, ours, theirs }) }
+}
+
 /// Checks the set-up message of a peer for this end, whose index is `own`. The message has so many
 /// regions.
 pub(crate) fn check_hello(

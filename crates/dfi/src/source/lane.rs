@@ -79,7 +79,7 @@ pub(crate) struct Lane<F: Fabric> {
 impl<F: Fabric> Lane<F> {
     pub(crate) fn new(link: Link<F>, peer: Peer, places: Places, shape: &Shape) -> Lane<F> {
         // The ring is fresh: its first segment is free, and with credit all are.
-        let limit = if shape.latency { shape.segments as u64 } else { 1 };
+        let limit = if shape.ask_below.is_some() { shape.segments as u64 } else { 1 };
         Lane {
             chance: u64::from(link.number()) << 32 | u64::from(peer.index),
             link,
@@ -211,12 +211,12 @@ impl<F: Fabric> Lane<F> {
         Ok(())
     }
 
-    /// Whether permission for more is to be asked for: with footers always, with credit below a
-    /// quarter of the ring.
+    /// Whether permission for more is to be asked for: with footers always, with credit when little
+    /// is left.
     #[inline]
     fn is_low(&self, shape: &Shape) -> bool {
         let left = self.limit.saturating_sub(self.sent);
-        left < if shape.latency { (shape.segments as u64 / 4).max(1) } else { 1 }
+        left < shape.ask_below.unwrap_or(1)
     }
 
     /// Takes note of a completion.
@@ -239,7 +239,7 @@ impl<F: Fabric> Lane<F> {
     fn answered(&mut self, word: u64, shape: &Shape, now: Duration) -> Result<()> {
         let peer = self.peer;
         let broken = |what| Error::Protocol { peer, what, found: word };
-        if shape.latency {
+        if shape.ask_below.is_some() {
             // The count never falls, and the target cannot consume what was not sent.
             let most = self.sent + shape.segments as u64;
             if word < self.limit || word > most {
@@ -285,7 +285,7 @@ impl<F: Fabric> Lane<F> {
 impl Places {
     /// The READ that asks for the segment at a position.
     fn ask(&self, shape: &Shape, at: &Position) -> Result<WorkRequest<'_>> {
-        let from = if shape.latency {
+        let from = if shape.ask_below.is_some() {
             self.count.at(0, 8)?
         } else {
             self.ring.at(shape.word_at(at.offset) as u64, 8)?

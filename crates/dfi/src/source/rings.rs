@@ -4,8 +4,9 @@ mod bulk;
 
 use std::time::Duration;
 
-use millstream_fabric::{Completion, CompletionQueue, Fabric};
+use millstream_fabric::{Completion, Fabric};
 
+use crate::completions::{self, Numbers};
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
@@ -17,7 +18,8 @@ use crate::schema::AsTuple;
 use crate::source::lane::Lane;
 use crate::source::outbox::Outbox;
 use crate::source::router::Router;
-use crate::thread::{Loss, Role, Stage, wait};
+use crate::stage::{Stage, Standing};
+use crate::thread::{Loss, Role, wait};
 
 /// A waiting thread looks for silent targets so often.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(10);
@@ -32,13 +34,11 @@ pub(crate) struct RingSource<F: Fabric> {
     tuple_bytes: usize,
     queue: F::CompletionQueue,
     lanes: Vec<Lane<F>>,
-    /// Lanes by number of the queue pair, sorted.
-    numbers: Vec<(u32, usize)>,
+    numbers: Numbers,
     outboxes: Vec<Outbox>,
     router: Router,
     counters: Counters,
-    stage: Stage,
-    failed: Option<Error>,
+    standing: Standing,
     losses: Vec<Loss>,
     /// When silent targets were last looked for.
     probed: Duration,
@@ -52,9 +52,7 @@ impl<F: Fabric> RingSource<F> {
         lanes: Vec<Lane<F>>,
         (outboxes, router): (Vec<Outbox>, Router),
     ) -> RingSource<F> {
-        let numbers = lanes.iter().enumerate().map(|(at, lane)| (lane.link.number(), at));
-        let mut numbers: Vec<_> = numbers.collect();
-        numbers.sort_unstable();
+        let numbers = Numbers::new(lanes.iter().map(|lane| lane.link.number()));
         let rings = outboxes.iter().map(|outbox: &Outbox| outbox.ring.len() as u64);
         let counters = Counters { ring_bytes: rings.sum(), ..Counters::default() };
         RingSource {
@@ -71,8 +69,7 @@ impl<F: Fabric> RingSource<F> {
             outboxes,
             router,
             counters,
-            stage: Stage::Open,
-            failed: None,
+            standing: Standing::open(),
             losses: Vec::new(),
         }
     }
@@ -130,16 +127,16 @@ impl<F: Fabric> RingSource<F> {
     }
 
     pub(crate) fn try_flush(&mut self) -> Result<bool> {
-        self.check_open()?;
+        self.standing.check_open()?;
         self.drain()
     }
 
     pub(crate) fn try_close(&mut self) -> Result<bool> {
-        self.check()?;
-        if self.stage == Stage::Closed {
+        self.standing.check()?;
+        if self.standing.stage == Stage::Closed {
             return Ok(true);
         }
-        if self.stage == Stage::Open {
+        if self.standing.stage == Stage::Open {
             if !self.drain()? {
                 return Ok(false);
             }
@@ -150,10 +147,10 @@ impl<F: Fabric> RingSource<F> {
             }
             let shape = self.shape;
             self.outboxes.iter_mut().for_each(|outbox| outbox.seal(true, &shape));
-            self.stage = Stage::Closing;
+            self.standing.stage = Stage::Closing;
         }
         if self.drain()? && self.lanes.iter().all(Lane::is_delivered) {
-            self.stage = Stage::Closed;
+            self.standing.stage = Stage::Closed;
             return Ok(true);
         }
         self.look()?;
@@ -161,7 +158,7 @@ impl<F: Fabric> RingSource<F> {
     }
 
     pub(crate) fn progress(&mut self) -> Result<()> {
-        self.check()?;
+        self.standing.check()?;
         self.look()
     }
 
@@ -187,6 +184,12 @@ impl<F: Fabric> RingSource<F> {
         if tuple.len() != self.tuple_bytes {
             return Err(self.bad_length(tuple.len()));
         }
+        self.check_target(target)
+    }
+
+    /// Whether a push may name this target.
+    #[inline(always)]
+    fn check_target(&self, target: usize) -> Result<()> {
         if !matches!(self.router, Router::Explicit) {
             return Err(Error::Route { what: "the flow's route chooses the targets: push" });
         }
@@ -212,7 +215,7 @@ impl<F: Fabric> RingSource<F> {
 
     #[cold]
     fn open_for_push(&mut self, at: usize) -> Result<bool> {
-        self.check_open()?;
+        self.standing.check_open()?;
         let opened = self.open(at)?;
         self.counters.stalls += u64::from(!opened);
         Ok(opened)
@@ -331,39 +334,22 @@ impl<F: Fabric> RingSource<F> {
     }
 
     fn poll(&mut self) -> Result<()> {
-        let mut some = [Completion::default(); 16];
-        loop {
-            let count = match self.queue.poll(&mut some) {
-                Ok(count) => count,
-                Err(error) => return Err(self.fail(error.into())),
-            };
-            if count == 0 {
-                return Ok(());
-            }
-            let now = self.fabric.now();
-            for completion in &some[..count] {
-                let number = completion.queue_pair;
-                let Ok(at) = self.numbers.binary_search_by_key(&number, |one| one.0) else {
-                    continue;
-                };
-                let lane = &mut self.lanes[self.numbers[at].1];
-                if let Err(error) = lane.absorb(completion, &self.shape, now)
-                    && self.failed.is_none()
-                {
-                    return Err(self.fail(error));
-                }
-            }
-            if count < some.len() {
-                return Ok(());
-            }
-        }
+        let taken = completions::take(self, |end| (&end.fabric, &mut end.queue), Self::absorb);
+        taken.map_err(|error| self.fail(error))
+    }
+
+    fn absorb(&mut self, completion: &Completion, now: Duration) -> Result<()> {
+        let Some(at) = self.numbers.find(completion) else { return Ok(()) };
+        let absorbed = self.lanes[at].absorb(completion, &self.shape, now);
+        // After a failure the last words still have to leave.
+        if self.standing.failed.is_some() { Ok(()) } else { absorbed }
     }
 
     /// Looks for targets whose connection has failed before they had everything.
     fn judge(&mut self) -> Result<()> {
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
-            if lane.lost || (self.stage != Stage::Open && lane.is_confirmed()) {
+            if lane.lost || (self.standing.stage != Stage::Open && lane.is_confirmed()) {
                 // The target may be gone once it has confirmed the end.
                 continue;
             }
@@ -383,31 +369,18 @@ impl<F: Fabric> RingSource<F> {
     /// The source has failed: it tells all targets.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
-        if let Some(first) = &self.failed {
+        if let Some(first) = &self.standing.failed {
             return first.clone();
         }
         let lost = End::of_error(&error, self.end);
-        self.failed = Some(error.clone());
+        self.standing.failed = Some(error.clone());
         self.outboxes.iter_mut().for_each(Outbox::shut);
         self.lanes.iter_mut().for_each(|lane| farewell::post(&mut lane.link, Role::Target, lost));
-        let start = self.fabric.now();
-        let is_leaving = |lane: &Lane<F>| lane.link.failure().is_none() && !lane.link.is_quiet();
-        while self.lanes.iter().any(is_leaving)
-            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
-            && self.poll().is_ok()
-        {}
+        let fabric = self.fabric.clone();
+        farewell::wait(&fabric, || {
+            self.poll()?;
+            Ok(self.lanes.iter().any(|lane| farewell::is_leaving(&lane.link)))
+        });
         error
-    }
-
-    fn check(&self) -> Result<()> {
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
-    }
-
-    fn check_open(&self) -> Result<()> {
-        self.check()?;
-        if self.stage == Stage::Open { Ok(()) } else { Err(Error::Closed) }
     }
 }

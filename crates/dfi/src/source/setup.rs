@@ -9,7 +9,7 @@ use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, check_region};
 use crate::declaration::{Declaration, FlowKind, Routing};
 use crate::error::{Error, Result};
 use crate::options::RouteFunction;
-use crate::registry::{End, Registry, check_hello, parameters};
+use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::{Shape, sub_region};
 use crate::source::lane::{Lane, Places, REQUESTS};
 use crate::source::outbox::Outbox;
@@ -78,7 +78,7 @@ impl<F: Fabric> RingSourceSetup<F> {
     ) -> Result<RingSource<F>> {
         let declaration = self.declaration;
         let router = Router::new(&declaration, self.function)?;
-        let hellos = registry.peers(&declaration.name, self.end, patience)?;
+        let hellos = hellos(registry, &declaration, self.end, patience)?;
         let (shape, now) = (declaration.shape(), self.fabric.now());
         let mut lanes = Vec::with_capacity(self.pairs.len());
         for (target, (pair, hello)) in self.pairs.into_iter().zip(&hellos).enumerate() {
@@ -94,10 +94,6 @@ impl<F: Fabric> RingSourceSetup<F> {
             let link = Link::<F>::connect(pair, hello, blocks, queue, now)?;
             let landing = (self.words.clone(), at + BLOCK_BYTES);
             lanes.push(Lane::new(link, peer, Places { ring, count, landing }, &shape));
-        }
-        if lanes.len() != declaration.targets.len() {
-            let (ours, theirs) = (declaration.targets.len() as u64, lanes.len() as u64);
-            return Err(Error::Mismatch { what: "count of targets", ours, theirs });
         }
         let all = lanes.len();
         let lanes_of = |ring: usize| if router.is_to_all() { 0..all } else { ring..ring + 1 };

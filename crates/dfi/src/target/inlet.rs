@@ -94,7 +94,7 @@ impl<F: Fabric> Inlet<F> {
     #[inline]
     pub(crate) fn release(&mut self, shape: &Shape) {
         self.consumed += 1;
-        if shape.latency {
+        if shape.ask_below.is_some() {
             let count = self.consumed + shape.segments as u64;
             word_of(&self.count).store(count, Ordering::Release);
         } else {

@@ -6,6 +6,7 @@ use millstream_fabric::{Completion, CompletionQueue, Events, Fabric};
 use millstream_flow::link::{Event, HEARTBEAT};
 
 use crate::batch::{Batch, Consumed};
+use crate::completions::{self, Numbers};
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
@@ -48,8 +49,7 @@ pub(crate) struct RingTarget<F: Fabric> {
     queue: F::CompletionQueue,
     events: F::Events,
     inlets: Vec<Inlet<F>>,
-    /// Inlets by number of the queue pair, sorted.
-    numbers: Vec<(u32, usize)>,
+    numbers: Numbers,
     /// Index of the inlet to look at first.
     next: usize,
     /// The inlet whose segment the last call returned.
@@ -71,9 +71,7 @@ impl<F: Fabric> RingTarget<F> {
         (end, queue, events): (End, F::CompletionQueue, F::Events),
         inlets: Vec<Inlet<F>>,
     ) -> RingTarget<F> {
-        let numbers = inlets.iter().enumerate().map(|(at, inlet)| (inlet.link.number(), at));
-        let mut numbers: Vec<_> = numbers.collect();
-        numbers.sort_unstable();
+        let numbers = Numbers::new(inlets.iter().map(|inlet| inlet.link.number()));
         let shape = declaration.shape();
         let ring_bytes = (inlets.len() * shape.ring_bytes()) as u64;
         RingTarget {
@@ -273,27 +271,16 @@ impl<F: Fabric> RingTarget<F> {
     }
 
     fn take_completions(&mut self) -> Result<()> {
-        let mut some = [Completion::default(); 16];
-        loop {
-            let count = self.queue.poll(&mut some)?;
-            if count == 0 {
-                return Ok(());
-            }
-            let now = self.fabric.now();
-            for completion in &some[..count] {
-                let number = completion.queue_pair;
-                let Ok(at) = self.numbers.binary_search_by_key(&number, |one| one.0) else {
-                    continue;
-                };
-                let link = &mut self.inlets[self.numbers[at].1].link;
-                if let Event::Arrived = link.absorb(completion, now) {
-                    link.refill()?;
-                }
-            }
-            if count < some.len() {
-                return Ok(());
-            }
+        completions::take(self, |end| (&end.fabric, &mut end.queue), Self::absorb)
+    }
+
+    fn absorb(&mut self, completion: &Completion, now: Duration) -> Result<()> {
+        let Some(at) = self.numbers.find(completion) else { return Ok(()) };
+        let link = &mut self.inlets[at].link;
+        if let Event::Arrived = link.absorb(completion, now) {
+            link.refill()?;
         }
+        Ok(())
     }
 
     /// The target has failed: it tells all sources.
@@ -306,12 +293,11 @@ impl<F: Fabric> RingTarget<F> {
         self.failed = Some(error.clone());
         let open = self.inlets.iter_mut().filter(|one| one.progress == Progress::Open);
         open.for_each(|inlet| farewell::post(&mut inlet.link, Role::Source, lost));
-        let start = self.fabric.now();
-        let is_leaving = |one: &Inlet<F>| one.link.failure().is_none() && !one.link.is_quiet();
-        while self.inlets.iter().any(is_leaving)
-            && self.fabric.now().saturating_sub(start) < farewell::PATIENCE
-            && self.poll().is_ok()
-        {}
+        let fabric = self.fabric.clone();
+        farewell::wait(&fabric, || {
+            self.poll()?;
+            Ok(self.inlets.iter().any(|one| farewell::is_leaving(&one.link)))
+        });
         error
     }
 

@@ -7,8 +7,8 @@ use millstream_fabric::{Access, Fabric, QueuePair, QueueSizes, Receive, Region, 
 use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, WAKES, check_region};
 
 use crate::declaration::Declaration;
-use crate::error::{Error, Result};
-use crate::registry::{End, Registry, check_hello, parameters};
+use crate::error::Result;
+use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::sub_region;
 use crate::target::inlet::{Inlet, prepare};
 use crate::target::rings::RingTarget;
@@ -81,11 +81,7 @@ impl<F: Fabric> RingTargetSetup<F> {
         patience: Duration,
     ) -> Result<RingTarget<F>> {
         let declaration = self.declaration;
-        let hellos = registry.peers(&declaration.name, self.end, patience)?;
-        if hellos.len() != self.pairs.len() {
-            let (ours, theirs) = (self.pairs.len() as u64, hellos.len() as u64);
-            return Err(Error::Mismatch { what: "count of sources", ours, theirs });
-        }
+        let hellos = hellos(registry, &declaration, self.end, patience)?;
         let (shape, now) = (declaration.shape(), self.fabric.now());
         let mut inlets = Vec::with_capacity(hellos.len());
         let pairs = self.pairs.into_iter().zip(self.rings);

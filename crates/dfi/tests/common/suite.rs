@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_dfi::{Bandwidth, Detection, Flow, Latency, Optimise, Route};
+use millstream_dfi::{Bandwidth, Detection, Flow, Latency, Optimise, Pipelined, Route};
 use millstream_fabric::Fabric;
 
 use super::{Plan, Row, check, connect, run, threads};
@@ -10,12 +10,14 @@ use super::{Plan, Row, check, connect, run, threads};
 /// Topologies, as sources and targets.
 const TOPOLOGIES: [(usize, usize); 5] = [(1, 1), (3, 1), (1, 3), (2, 2), (3, 2)];
 
-fn goals() -> [Optimise; 4] {
+fn goals() -> [Optimise; 6] {
     let small =
         |segment, segments, source_segments| Bandwidth { segment, segments, source_segments };
     [
         small(256, 4, 2).into(),
         small(96, 1, 1).into(),
+        Pipelined(small(256, 4, 2)).into(),
+        Pipelined(small(96, 1, 1)).into(),
         Latency { segments: 8 }.into(),
         Latency { segments: 1 }.into(),
     ]

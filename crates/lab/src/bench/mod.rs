@@ -1,5 +1,6 @@
 //! `millstream-lab bench`: turns its arguments into measurements.
 
+mod ingest;
 mod options;
 mod shuffle;
 
@@ -12,10 +13,11 @@ use millstream_arguments::{ProcessArguments, SettingArguments};
 use millstream_flow::channel::Notification;
 use millstream_workloads::{Spec, Window, Workload, ZIPF_KEYS_MAX, Zipf};
 
+use self::ingest::IngestArguments;
 use crate::Failure;
 use crate::channel::Channel;
 use crate::failure::{note, usage};
-use crate::ingest::{self, Ingest};
+use crate::files::{self, Files};
 use crate::latency::{self, Paced};
 use crate::nexmark::{self, Nexmark};
 use crate::processes::Processes;
@@ -26,9 +28,9 @@ use shuffle::ShuffleArguments;
 #[derive(clap::Args)]
 pub struct Bench {
     /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows, nb8_count, nb11; or `nexmark-q0` and
-    /// the like, a query of NEXMark; or `ingest`, a file that is read; or `latency`, a paced
-    /// stream; or `channel`, between two threads; or `shuffle`, the shuffle operator between two
-    /// processes, or as many as --processes says
+    /// the like, a query of NEXMark; or `files`, a file that is read; or `ingest`, records from
+    /// other processes; or `latency`, a paced stream; or `channel`, between two threads; or
+    /// `shuffle`, the shuffle operator between two processes, or as many as --processes says
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -64,6 +66,8 @@ pub struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) seconds: Option<u64>,
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
     #[command(flatten)]
     pub(crate) ingest: IngestArguments,
     #[command(flatten)]
@@ -105,13 +109,13 @@ pub(crate) enum Engine {
     Handwritten,
 }
 
-/// Options of `bench ingest` alone.
+/// Options of `bench files` alone.
 #[derive(clap::Args)]
-pub(crate) struct IngestArguments {
-    /// `ingest`: the format of the file: csv, ndjson, parquet or arrow [default: csv]
+pub(crate) struct FileArguments {
+    /// `files`: the format of the file: csv, ndjson, parquet or arrow [default: csv]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
-    /// `ingest`: the file, which is made if it is not there, and stays [default: a temporary one]
+    /// `files`: the file, which is made if it is not there, and stays [default: a temporary one]
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -125,7 +129,7 @@ pub(crate) struct ChannelArguments {
     /// `channel`: slots of the ring [default: 4, 8, 16 and 64, in turn]
     #[arg(long, value_name = "C")]
     pub(crate) credits: Option<usize>,
-    /// `channel`: runs of channel and limit, by turns, of which the median counts [default: 5]
+    /// `channel` and `ingest`: runs of what is measured and of the limit, by turns [default: 5]
     #[arg(long, value_name = "N")]
     pub(crate) pairs: Option<usize>,
     /// `channel`: MiB that a run moves [default: 512; over verbs 32]
@@ -145,7 +149,7 @@ pub(crate) enum How {
 }
 
 /// Measurements besides the workloads.
-const OTHERS: [&str; 5] = ["nexmark-q0", "ingest", "latency", "channel", "shuffle"];
+const OTHERS: [&str; 6] = ["nexmark-q0", "files", "ingest", "latency", "channel", "shuffle"];
 
 impl Bench {
     /// Measures, and prints what came out.
@@ -173,7 +177,15 @@ impl Bench {
         self.processes.fabric_note().into_iter().for_each(|line| note(&line));
         match self.workload.as_str() {
             "latency" => self.latency(settings),
-            "ingest" => self.ingest(settings),
+            "files" => self.files(settings),
+            "ingest" => {
+                let spec = self.spec_of(Workload::Ro)?;
+                crate::ingest::run(&self.ingest.plan(
+                    (spec, settings),
+                    self.channel.pairs,
+                    self.json,
+                )?)
+            }
             _ if self.nexmark_query().is_some() => self.nexmark(settings),
             _ => self.measure(settings, &pairs),
         }
@@ -204,24 +216,24 @@ impl Bench {
     }
 
     /// A file that is read.
-    fn ingest(&self, settings: Settings) -> Result<(), Failure> {
-        let format = self.ingest.format.as_deref().unwrap_or("csv");
-        if !ingest::FORMATS.contains(&format) {
+    fn files(&self, settings: Settings) -> Result<(), Failure> {
+        let format = self.files.format.as_deref().unwrap_or("csv");
+        if !files::FORMATS.contains(&format) {
             return Err(usage(&format!(
                 "there is no format '{format}' to measure\n  help: use one of {}",
-                ingest::FORMATS.join(", ")
+                files::FORMATS.join(", ")
             )));
         }
-        let ingest = Ingest {
+        let files = Files {
             format: format.to_string(),
             records: self.records.unwrap_or(20_000_000),
             keys: self.keys.unwrap_or(1000),
-            file: self.ingest.file.clone(),
+            file: self.files.file.clone(),
             generate_only: self.generate_only,
             settings,
             json: self.json,
         };
-        ingest.run()
+        files.run()
     }
 
     /// The query of NEXMark that the workload is.
@@ -260,7 +272,10 @@ impl Bench {
 
     /// Specification of the generated and queried data.
     fn spec(&self) -> Result<Spec, Failure> {
-        let workload = self.known_workload()?;
+        self.spec_of(self.known_workload()?)
+    }
+
+    fn spec_of(&self, workload: Workload) -> Result<Spec, Failure> {
         let mut spec = Spec { keys: self.keys, zipf: self.zipf, ..Spec::new(workload) };
         if let Some(records) = self.records {
             spec.records = records;

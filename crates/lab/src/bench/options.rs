@@ -22,11 +22,13 @@ impl Bench {
         let (what, help) = match self.workload.as_str() {
             "latency" => self.ignored_by_latency(),
             "channel" => self.ignored_by_channel(),
-            "ingest" => self.ignored_by_ingest(),
+            "files" => self.ignored_by_files(),
+            "ingest" => return self.not_with_ingest(),
             _ if self.nexmark_query().is_some() => self.ignored_by_nexmark(),
             _ => self.ignored_by_queries(),
         }
-        .or_else(|| Some((self.shuffle.given()?, SHUFFLES)))?;
+        .or_else(|| Some((self.shuffle.given()?, SHUFFLES)))
+        .or_else(|| Some((self.ingest.given()?, INGEST)))?;
         Some(self.not_with(what, help))
     }
 
@@ -64,7 +66,7 @@ impl Bench {
     fn not_with_processes(&self) -> Option<String> {
         let alone = [
             (
-                ["ingest", "latency", "channel"].contains(&self.workload.as_str())
+                ["files", "ingest", "latency", "channel"].contains(&self.workload.as_str())
                     || self.nexmark_query().is_some(),
                 format!("the workload '{}'", self.workload),
             ),
@@ -93,13 +95,13 @@ impl Bench {
         .or_else(|| Some((self.channel.given()?, CHANNELS)))
     }
 
-    fn ignored_by_ingest(&self) -> Option<(&'static str, &'static str)> {
+    fn ignored_by_files(&self) -> Option<(&'static str, &'static str)> {
         const FILE: &str = "it reads a file of --records with --keys, which are uniform";
         first(&[
             (self.zipf.is_some(), "--zipf", FILE),
             (self.window.is_some(), "--window", WINDOWS),
             (
-                self.generate_only && self.ingest.file.is_none(),
+                self.generate_only && self.files.file.is_none(),
                 "--generate-only",
                 "name the file, with --file",
             ),
@@ -109,6 +111,23 @@ impl Bench {
             (self.seconds.is_some(), "--seconds", LATENCY),
         ])
         .or_else(|| Some((self.channel.given()?, CHANNELS)))
+    }
+
+    fn not_with_ingest(&self) -> Option<String> {
+        const PRODUCERS: &str = "its producers send records of `ro`, --records of them";
+        let channel = ChannelArguments { pairs: None, ..self.channel };
+        let (what, help) = first(&[
+            (self.window.is_some(), "--window", WINDOWS),
+            (self.generate_only, "--generate-only", PRODUCERS),
+            (self.engine == Engine::Handwritten, "--engine handwritten", PRODUCERS),
+            (self.rate.is_some(), "--rate", LATENCY),
+            (self.seconds.is_some(), "--seconds", LATENCY),
+            (self.files.format.is_some(), "--format", FILES),
+            (self.files.file.is_some(), "--file", FILES),
+        ])
+        .or_else(|| Some((channel.given()?, CHANNELS)))
+        .or_else(|| Some((self.shuffle.given()?, SHUFFLES)))?;
+        Some(self.not_with(what, help))
     }
 
     fn ignored_by_nexmark(&self) -> Option<(&'static str, &'static str)> {
@@ -144,8 +163,8 @@ impl Bench {
         let given = [
             (self.rate.is_some(), "--rate", LATENCY),
             (self.seconds.is_some(), "--seconds", LATENCY),
-            (self.ingest.format.is_some(), "--format", INGEST),
-            (self.ingest.file.is_some(), "--file", INGEST),
+            (self.files.format.is_some(), "--format", FILES),
+            (self.files.file.is_some(), "--file", FILES),
         ];
         first(&given).or_else(|| Some((self.channel.given()?, CHANNELS)))
     }
@@ -220,6 +239,7 @@ impl Bench {
 
 const LATENCY: &str = "they belong to `latency`; other workloads have --records";
 const WINDOWS: &str = "it belongs to ysb, ysb_small, ysb_str, nb7 and cm";
+const FILES: &str = "it belongs to the workload `files`";
 const INGEST: &str = "it belongs to the workload `ingest`";
 const CHANNELS: &str = "it belongs to the workload `channel`";
 const SHUFFLES: &str = "it belongs to the workload `shuffle`";

@@ -230,6 +230,26 @@ pub(crate) fn cell<M: Medium>(
     })
 }
 
+/// Bytes per second of a channel over shared memory, through which so many bytes go in full slots.
+pub(crate) fn channel_rate(settings: Settings, bytes: u64) -> Result<f64, ChannelFailure> {
+    let shm = Shm::open()?;
+    let payload = settings.payload_bytes();
+    let messages = (bytes / payload as u64).max(8);
+    let found = transfer(shm.devices(), settings, messages, true)?;
+    if found.sum != expected_sum(messages, payload) {
+        return Err(ChannelFailure::Sum);
+    }
+    Ok(found.bytes_per_s())
+}
+
+/// Bytes per second of a bare loop over a socket, in buffers of the same length.
+pub(crate) fn socket_rate(settings: Settings, bytes: u64) -> Result<f64, ChannelFailure> {
+    let payload = settings.payload_bytes();
+    let messages = (bytes / payload as u64).max(8);
+    let limit = socket_limit(payload, messages).map_err(ChannelFailure::Limit)?;
+    Ok(summed(limit, messages, payload)?.bytes_per_s)
+}
+
 /// Measures the latency of a message of 8 bytes.
 pub(crate) fn small_message<M: Medium>(
     medium: &M,

@@ -4,7 +4,6 @@ use millstream_fabric::Fabric;
 
 use crate::error::{Error, Result};
 use crate::source::rings::RingSource;
-use crate::source::router::Router;
 use crate::thread::wait;
 
 impl<F: Fabric> RingSource<F> {
@@ -12,12 +11,7 @@ impl<F: Fabric> RingSource<F> {
         if !tuples.len().is_multiple_of(self.tuple_bytes) {
             return Err(self.bad_length(tuples.len()));
         }
-        if !matches!(self.router, Router::Explicit) {
-            return Err(Error::Route { what: "the flow's route chooses the targets: push" });
-        }
-        if target >= self.lanes.len() {
-            return Err(Error::NoTarget { target, targets: self.lanes.len() });
-        }
+        self.check_target(target)?;
         let mut rest = tuples;
         while !rest.is_empty() {
             let mut pushed = self.put_some(target, rest)?;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How fast files are read, beside DuckDB: `millstream-lab bench ingest` and the same query in DuckDB, by turns.
+"""How fast files are read, beside DuckDB: `millstream-lab bench files` and the same query in DuckDB, by turns.
 
 Both read the same file with the same number of threads, in the same run. The answers must agree: the number of result
 rows, the records counted in them, and their sum. Prints a line for each format and number of threads: the median times
 and the median of the ratios of the pairs (above 1: Millstream is quicker), and for two threads the speed-up over one.
 
-    tests/ingest.py --records 20000000 --pairs 5        with MILLSTREAM_LAB_BIN, a release build
+    tests/file_speed.py --records 20000000 --pairs 5        with MILLSTREAM_LAB_BIN, a release build
 
 DuckDB reads Arrow files through another package only, so that format has no ratio.
 """
@@ -34,9 +34,9 @@ QUERY = """SELECT count(*), sum(n)::BIGINT, sum(s) FROM (
 
 
 def millstream(words: list[object]) -> dict:
-    """What `millstream-lab bench ingest` says of itself."""
+    """What `millstream-lab bench files` says of itself."""
     program = os.environ.get("MILLSTREAM_LAB_BIN", "target/release/millstream-lab")
-    done = subprocess.run([program, "bench", "ingest", *map(str, words)], capture_output=True, text=True, check=True)
+    done = subprocess.run([program, "bench", "files", *map(str, words)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout) if "--json" in words else {}
 
 
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--formats", default="csv,ndjson,parquet,arrow")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--folder", type=Path, default=Path("target/ingest"))
+    parser.add_argument("--folder", type=Path, default=Path("target/files"))
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     for form in given.formats.split(","):
