@@ -3,8 +3,8 @@
 //! [`workload`] runs the workloads of `millstream-workloads` in the ordinary way, in one process or
 //! in [several](processes), checks the answer and measures the time. [`latency`] measures a
 //! rate-limited stream, [`ingest`] a file that is read, [`mod@nexmark`] the queries of NEXMark,
-//! [`channel`] channels alone, and [`shuffle`] the shuffle operator. `tests/report.py` plots the
-//! lines of `bench --json`.
+//! [`channel`] channels alone, [`shuffle`] the shuffle operator, and [`flow`] flows.
+//! `tests/report.py` plots the lines of `bench --json`.
 //!
 //! Promises: the answer behind every printed line was checked, or the line says that it is wrong.
 //! Results go to stdout, progress to stderr. The program is `millstream-lab`; the user's program
@@ -13,6 +13,7 @@
 pub mod bench;
 pub mod channel;
 mod failure;
+pub mod flow;
 mod folder;
 pub mod ingest;
 pub mod latency;
@@ -21,6 +22,7 @@ pub mod processes;
 mod provenance;
 mod run;
 pub mod shuffle;
+mod tuple;
 mod verify;
 pub mod workload;
 

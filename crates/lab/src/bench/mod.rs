@@ -1,5 +1,6 @@
 //! `millstream-lab bench`: turns its arguments into measurements.
 
+mod flow;
 mod options;
 mod shuffle;
 
@@ -20,6 +21,7 @@ use crate::latency::{self, Paced};
 use crate::nexmark::{self, Nexmark};
 use crate::processes::Processes;
 use crate::workload::{Measurement, Runner};
+use flow::FlowArguments;
 use shuffle::ShuffleArguments;
 
 /// A measurement, as it is asked for on the command line.
@@ -28,7 +30,7 @@ pub struct Bench {
     /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows, nb8_count, nb11; or `nexmark-q0` and
     /// the like, a query of NEXMark; or `ingest`, a file that is read; or `latency`, a paced
     /// stream; or `channel`, between two threads; or `shuffle`, the shuffle operator between two
-    /// processes, or as many as --processes says
+    /// processes, or as many as --processes says; or `flow`, a figure of flows
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -70,6 +72,8 @@ pub struct Bench {
     pub(crate) channel: ChannelArguments,
     #[command(flatten)]
     pub(crate) shuffle: ShuffleArguments,
+    #[command(flatten)]
+    pub(crate) flow: FlowArguments,
     /// How workers bring together what belongs to a key [default: late-merge]
     #[arg(long, value_enum)]
     pub(crate) exchange: Option<ExchangeName>,
@@ -145,7 +149,7 @@ pub(crate) enum How {
 }
 
 /// Measurements besides the workloads.
-const OTHERS: [&str; 5] = ["nexmark-q0", "ingest", "latency", "channel", "shuffle"];
+const OTHERS: [&str; 6] = ["nexmark-q0", "ingest", "latency", "channel", "shuffle", "flow"];
 
 impl Bench {
     /// Measures, and prints what came out.
@@ -159,6 +163,10 @@ impl Bench {
         if self.workload == "shuffle" {
             self.refuse_what_is_no_shuffle()?;
             return self.shuffle.run(self.processes.given(), self.json);
+        }
+        if self.workload == "flow" {
+            self.refuse_what_is_no_flow()?;
+            return self.flow.run(self.processes.given(), &self.shuffle, self.json);
         }
         let mut pairs = shared_settings(self.processes.count());
         pairs.extend(self.settings.pairs().map_err(|e| usage(&e))?);

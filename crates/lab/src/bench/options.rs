@@ -26,7 +26,8 @@ impl Bench {
             _ if self.nexmark_query().is_some() => self.ignored_by_nexmark(),
             _ => self.ignored_by_queries(),
         }
-        .or_else(|| Some((self.shuffle.given()?, SHUFFLES)))?;
+        .or_else(|| Some((self.shuffle.given(&[])?, SHUFFLES)))
+        .or_else(|| Some((self.flow.given()?, FLOWS)))?;
         Some(self.not_with(what, help))
     }
 
@@ -36,15 +37,27 @@ impl Bench {
 
     /// Refuses arguments that a shuffle would ignore.
     pub(crate) fn refuse_what_is_no_shuffle(&self) -> Result<(), Failure> {
-        match self.ignored_by_shuffle() {
+        let ignored = self.ignored_by_tuples().or_else(|| Some((self.flow.given()?, FLOWS)));
+        self.refuse(ignored)
+    }
+
+    /// Refuses arguments that a figure of flows would ignore.
+    pub(crate) fn refuse_what_is_no_flow(&self) -> Result<(), Failure> {
+        let own = || Some((self.shuffle.given(&["--threads", "--tuples"])?, SHUFFLES));
+        self.refuse(self.ignored_by_tuples().or_else(own))
+    }
+
+    fn refuse(&self, ignored: Option<(&str, &str)>) -> Result<(), Failure> {
+        match ignored {
             Some((what, help)) => Err(usage(&self.not_with(what, help))),
             None => Ok(()),
         }
     }
 
-    fn ignored_by_shuffle(&self) -> Option<(&'static str, &'static str)> {
-        const TUPLES: &str = "it moves tuples of 16 bytes with random keys, --tuples of them";
-        const NO_QUERY: &str = "it measures the shuffle operator alone, without a query";
+    /// Ignored where processes move tuples, without a query.
+    fn ignored_by_tuples(&self) -> Option<(&'static str, &'static str)> {
+        const TUPLES: &str = "it moves tuples with random keys, --tuples of them";
+        const NO_QUERY: &str = "it moves tuples without a query";
         let other_fabric = self.processes.fabric() != FabricName::Shm;
         first(&[
             (self.records.is_some(), "--records", TUPLES),
@@ -223,6 +236,7 @@ const WINDOWS: &str = "it belongs to ysb, ysb_small, ysb_str, nb7 and cm";
 const INGEST: &str = "it belongs to the workload `ingest`";
 const CHANNELS: &str = "it belongs to the workload `channel`";
 const SHUFFLES: &str = "it belongs to the workload `shuffle`";
+const FLOWS: &str = "it belongs to the workload `flow`";
 
 /// The first option that was given, with why it makes no sense.
 fn first(options: &[(bool, &'static str, &'static str)]) -> Option<(&'static str, &'static str)> {
