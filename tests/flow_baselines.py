@@ -201,7 +201,7 @@ def straggler(figure: Figure) -> None:
 
 
 def join(figure: Figure) -> None:
-    rows = figure.tuples(20_000_000)
+    rows = figure.tuples(10_000_000)
     for processes in (2, 4):
         run, put = figure.flow("join", tuples=rows, processes=processes), figure.mpi("join", processes, 1, rows, 16, batch=rows)
         answers = set()

@@ -110,7 +110,7 @@ impl<F: Fabric> RingSource<F> {
         if self.put(target, tuple)? { Ok(()) } else { self.wait_to_put(target, tuple) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_push_to<T: AsTuple + ?Sized>(
         &mut self,
         target: usize,

@@ -27,6 +27,8 @@ const FOLLOWERS: usize = 4;
 const CLIENTS: usize = 6;
 const CLIENT_NODES: usize = 3;
 const WRITES: usize = 5;
+/// Turns after which a store has got stuck.
+const STEPS_MAX: u64 = 1_000_000_000;
 /// Times without load may differ so much.
 const DIFFERENCE: f64 = 0.1;
 /// NOPaxos has to reach so many times the rate of Multi-Paxos.
@@ -94,7 +96,7 @@ fn point(way: Way, outstanding: usize, prices: Prices, options: &FlowOptions) ->
         segments: 128,
         stop: None,
         silence: Duration::from_millis(750),
-        steps_max: u64::MAX,
+        steps_max: STEPS_MAX,
         pace: Pace::Clocks(prices),
         client_nodes: CLIENT_NODES,
     };

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use millstream_dfi::{
-    LocalRegistry, RegistryClient, Source, SourceSetup, Target, TargetSetup,
-};
+use millstream_dfi::{LocalRegistry, RegistryClient, Source, SourceSetup, Target, TargetSetup};
 use millstream_fabric::shm::ShmDevice;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -38,6 +38,9 @@ pub(super) fn schema(tuple_bytes: usize) -> Schema {
     (2..tuple_bytes / 8).fold(start, |schema, word| schema.u64(&format!("zero{word}")))
 }
 
+/// Tuples of up to so many words are made in registers. Longer tuples keep their zeros in memory.
+const FRESH_WORDS: usize = 8;
+
 /// Receivers of a source's tuples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receivers {
@@ -106,8 +109,15 @@ impl<const W: usize> Stream<W> {
         let (mut sent, mut next) = (self.sent, start);
         while next < end {
             let (key, number) = tuple(next);
-            (self.tuple[0], self.tuple[1]) = (key, number);
-            if !push(key, &self.tuple)? {
+            let pushed = if W <= FRESH_WORDS {
+                let mut tuple = [0; W];
+                (tuple[0], tuple[1]) = (key, number);
+                push(key, &tuple)?
+            } else {
+                (self.tuple[0], self.tuple[1]) = (key, number);
+                push(key, &self.tuple)?
+            };
+            if !pushed {
                 break;
             }
             sent.add(key, number);
