@@ -9,6 +9,7 @@ use millstream_fabric::{
 use std::sync::atomic::Ordering;
 
 use super::failure::FlowResult;
+use super::ping::IDLE;
 
 /// Every so many writes one is signalled.
 const SIGNALLED: u64 = 16;
@@ -54,8 +55,13 @@ impl<F: Fabric> Side<F> {
     /// Waits for the message of this number.
     fn wait(&self, number: u64) {
         let word = self.own.word(self.message.len() - 8);
+        let mut looks = 0_u32;
         while word.load(Ordering::Acquire) != number {
-            std::hint::spin_loop();
+            looks += 1;
+            match looks.is_multiple_of(IDLE) {
+                true => std::thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
         }
     }
 }

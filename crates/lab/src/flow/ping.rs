@@ -24,7 +24,7 @@ use crate::tuple::weight;
 const ASK: &str = "ask";
 const ANSWER: &str = "answer";
 /// Looks without an answer before a thread yields: a yield takes as long as an answer.
-const IDLE: u32 = 2000;
+pub(super) const IDLE: u32 = 2000;
 /// Rounds of the warm-up.
 const WARM: u64 = 200;
 

@@ -19,6 +19,8 @@ use crate::round;
 /// Measured rounds, whose median counts, and rounds of the warm-up.
 const ROUNDS: u64 = 41;
 const WARM: u64 = 8;
+/// Looks for a turn after which a thread lets others run.
+const YIELD: u32 = 10_000;
 /// Looks that are measured together.
 const LOOKS: u64 = 2000;
 
@@ -116,8 +118,13 @@ fn half(
     let mut times = Vec::new();
     let mut result = Ok(());
     for round in 0..WARM + ROUNDS {
+        let mut looks = 0_u32;
         while turn.load(Ordering::Acquire) < 2 * round + first {
-            std::hint::spin_loop();
+            looks += 1;
+            match looks.is_multiple_of(YIELD) {
+                true => std::thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
         }
         if result.is_ok() {
             let begin = Instant::now();
