@@ -3,8 +3,8 @@
 
     tests/report.py DIR
 
-Lines come from `millstream-lab bench --json`, from tests/measure.py and tests/shuffle_baselines.py, and from the
-benchmark in crates/datafusion-shuffle. Lines of the same data and setup are runs of the same thing: marks are their
+Lines come from `millstream-lab bench --json`, from tests/measure.py, tests/shuffle_baselines.py and tests/flow_figures.py,
+and from the benchmark in crates/datafusion-shuffle. Lines of the same data and setup are runs of the same thing: marks are their
 medians, whiskers go from the least to the greatest. A line that cannot be read is an error with its place, and nothing
 is written. A line whose answer was wrong is in no plot; the report and stderr name it, and the exit code is 1.
 
@@ -20,6 +20,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import report_flows
 
 try:
     import matplotlib
@@ -41,7 +43,7 @@ DESIGNS = ["MEMQ/SR", "SEMQ/SR", "MESQ/SR", "SESQ/SR", "MEMQ/RD", "SEMQ/RD", "ME
            "SEMQ/WR:messages", "MEMQ/WR:buffers", "SEMQ/WR:buffers"]
 PLAIN = {"buffers": "fixed:2", "credit_every": 2, "compute_us": 0, "straggler_us": None, "own": "send"}
 
-TEXT, NUMBER, WHOLE = "a text", "a number from 0", "a whole number from 0"
+TEXT, NUMBER, WHOLE, LIST = "a text", "a number from 0", "a whole number from 0", "a list"
 # What lines of each kind must have; a list has all values that there are.
 ORIGIN = {"command": TEXT, "date": TEXT, "ok": [True, False]}
 JOB = ORIGIN | {"workload": TEXT, "records": WHOLE, "engine": ["millstream", "handwritten"], "processes": WHOLE,
@@ -56,13 +58,14 @@ FIELDS = {
                          "own": ["send", "keep"], "tuples": WHOLE, "bytes_per_s": NUMBER, "setup_seconds": NUMBER},
     "tpch": ORIGIN | {"design": DESIGNS, "query": WHOLE, "scale": NUMBER, "processes": WHOLE, "tables": ["memory", "files"],
                       "compression": TEXT, "seconds": NUMBER, "flight_seconds": NUMBER},
+    "flow": ORIGIN | {"figure": TEXT, "points": LIST, "relations": LIST},
 }
 
 
 # --- lines ----------------------------------------------------------------------------------------
 
 def kind(line: Line) -> str:
-    if line.get("bench") in ("shuffle", "tpch"):
+    if line.get("bench") in ("shuffle", "tpch", "flow"):
         return line["bench"]
     if "workload" not in line and "fire_latency_us_p50" in line:
         return "latency"
@@ -72,8 +75,8 @@ def kind(line: Line) -> str:
 def fits(value: object, form: str | list) -> bool:
     if isinstance(form, list):
         return any(value is one or (isinstance(one, str) and value == one) for one in form)
-    if form == TEXT:
-        return isinstance(value, str)
+    if form in (TEXT, LIST):
+        return isinstance(value, str if form == TEXT else list)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
     return is_number and (form == NUMBER or isinstance(value, int))
 
@@ -94,6 +97,8 @@ def parsed(text: bytes) -> Line:
         if not fits(line[name], form):
             expected = form if isinstance(form, str) else " or ".join(map(str, form))
             raise ValueError(f"field '{name}': expected {expected}, found {line[name]!r:.100}")
+    if kind(line) == "flow" and (wrong := report_flows.fault(line)):
+        raise ValueError(wrong)
     if not isinstance(line.get("machine", {}), dict):
         raise ValueError("field 'machine': expected an object")
     return line
@@ -484,7 +489,7 @@ def machine_text(line: Line) -> str:
 def write(folder: Path) -> int:
     """Writes the report; 1 if a line is refused."""
     lines = read(folder)
-    refused = [f"{place}: refused, since the answer was wrong: {line.get('workload', line.get('design'))}"
+    refused = [f"{place}: refused, since the answer was wrong: {line.get('workload', line.get('design', line.get('figure')))}"
                for place, line in lines if not line.get("ok", True)]
     page = Page(folder)
     page.say("# Millstream: measurements\n\nEvery number comes from runs whose answer was checked. Marks are medians, whiskers "
@@ -502,6 +507,7 @@ def write(folder: Path) -> int:
         latency(page, of["latency"])
         shuffles(page, of["shuffle"])
         tpch(page, of["tpch"])
+        report_flows.draw(page, of["flow"], spread)
         sources(page, own)
     path = page.write()
     print(f"{len(lines)} lines, {path}", file=sys.stderr)

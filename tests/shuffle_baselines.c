@@ -14,104 +14,40 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #ifdef WITH_MPI
 #include <mpi.h>
 #endif
 
-enum { TUPLE = 16, COMPUTE_BYTES = 32 * 1024, TURN = 4096, MESSAGES = 8, PEERS_MAX = 64, BUFFERS_MAX = 64 };
+#include "baselines.h"
 
-typedef struct {
-    uint64_t count, sum;
-} Total;
+enum { TUPLE = 16, TURN = 4096, MESSAGES = 8, PEERS_MAX = 64, BUFFERS_MAX = 64 };
 
-typedef struct {
-    double seconds;
-    Total sent, received;
-} Report;
-
-static int processes, me, buffers;
+static int buffers;
 static uint64_t tuples;
-static double compute_seconds;
 static size_t message_bytes;
 static bool keep;
 static Total sent, received;
 
-static void fail(const char *what) {
-    fprintf(stderr, "error: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static void *memory(size_t bytes) {
-    void *found = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!found) fail("memory");
-    memset(found, 0, bytes);
-    return found;
-}
-
-static double now(void) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return at.tv_sec + at.tv_nsec / 1e9;
-}
-
-/* --- tuples: as in the shuffle's own benchmark ------------------------------------------------------------------- */
-
-static inline uint64_t key_of(uint64_t number) {
-    uint64_t key = number * 0x9e3779b97f4a7c15u;
-    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-    key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-    return key ^ (key >> 31);
-}
+/* --- tuples ------------------------------------------------------------------------------------------------------ */
 
 static inline int destination(uint64_t key) {
     return (int)(((unsigned __int128)key * (unsigned)processes) >> 64);
 }
 
-static inline uint64_t weight(uint64_t key, uint64_t value) {
-    return key + 3 * value;
-}
-
 static inline void append(unsigned char *at, uint64_t key, uint64_t value) {
-    memcpy(at, &key, 8);
-    memcpy(at + 8, &value, 8);
-    sent.count++;
-    sent.sum += weight(key, value);
+    append_to(at, key, value, &sent);
 }
 
-static __attribute__((noinline)) uint64_t sum(const unsigned char *bytes, size_t length) {
-    uint64_t total = 0;
-    for (size_t at = 0; at < length; at += TUPLE) {
-        uint64_t key, value;
-        memcpy(&key, bytes + at, 8);
-        memcpy(&value, bytes + at + 8, 8);
-        total += weight(key, value);
-    }
-    return total;
-}
-
-static void take(const unsigned char *bytes, size_t length) {
-    double begin = now();
-    received.count += length / TUPLE;
-    received.sum += sum(bytes, length);
-    double needed = compute_seconds * length / COMPUTE_BYTES;
-    while (now() - begin < needed) {
-        volatile uint64_t unused = sum(bytes, length);
-        (void)unused;
-    }
+static __attribute__((noinline)) void take(const unsigned char *bytes, size_t length) {
+    take_all(bytes, length, TUPLE, &received);
 }
 
 /* --- sending and receiving by turns ------------------------------------------------------------------------------ */

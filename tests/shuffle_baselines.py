@@ -83,6 +83,15 @@ def arguments() -> Options:
 
 def run(command: list[str], options: Options) -> float:
     """Million tuples that all processes together received in a second."""
+    found = answer(command)
+    if options.lines and found["bench"] == "shuffle":
+        with options.lines.open("a") as file:
+            file.write(json.dumps(found) + "\n")
+    return found["mrec_per_s"]
+
+
+def answer(command: list[str]) -> dict:
+    """The line that a command prints, whose answer is right."""
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=RUN_SECONDS_MAX)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
@@ -90,10 +99,7 @@ def run(command: list[str], options: Options) -> float:
     # Both programs have checked this, and say so.
     if found["ok"] is not True:
         sys.exit(f"{' '.join(command)}: the answer is wrong")
-    if options.lines and found["bench"] == "shuffle":
-        with options.lines.open("a") as file:
-            file.write(done.stdout)
-    return found["mrec_per_s"]
+    return found
 
 
 def shuffle(options: Options, design: str, *more: str) -> list[str]:
@@ -105,27 +111,36 @@ def baseline(options: Options, program: Path, how: str) -> list[str]:
     size = options.round_bytes if how == "alltoallv" else MESSAGE_BYTES
     command = [str(program), how, str(options.processes), str(options.tuples), "0", str(size), str(options.baseline_buffers),
                options.own]
-    if how not in MPI:
-        return command
-    # As Millstream's processes: not bound to processors, which they yield if there is nothing to do.
-    launch = ["mpirun", "-n", str(options.processes), "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    if options.processes > (os.cpu_count() or 1):
+    return [*mpirun(options.processes), *command] if how in MPI else command
+
+
+def mpirun(processes: int) -> list[str]:
+    """As Millstream's processes: not bound to processors, which they yield if there is nothing to do."""
+    launch = ["mpirun", "-n", str(processes), "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    if processes > (os.cpu_count() or 1):
         launch.append("--oversubscribe")
     if os.geteuid() == 0:
         launch.append("--allow-run-as-root")
-    return launch + command
+    return launch
 
 
 def compile_baselines(against: list[str]) -> Path:
     """The program of the baselines, with MPI if that is compared with."""
     mpi = any(how in MPI for how in against)
-    if mpi and not (shutil.which("mpicc") and shutil.which("mpirun")):
+    if mpi and not has_mpi():
         sys.exit("there is no mpicc or no mpirun; install Open MPI with `.ci/setup mpi`, or use --against unix,tcp")
-    compiler = ["mpicc", "-DWITH_MPI"] if mpi else ["cc"]
+    return compiled(SOURCE, "with-mpi" if mpi else "sockets", ["mpicc", "-DWITH_MPI"] if mpi else ["cc"])
+
+
+def has_mpi() -> bool:
+    return bool(shutil.which("mpicc") and shutil.which("mpirun"))
+
+
+def compiled(source: Path, name: str, compiler: list[str]) -> Path:
     folder = Path(os.environ.get("CARGO_TARGET_DIR", harness.ROOT / "target")) / "shuffle-baselines"
     folder.mkdir(parents=True, exist_ok=True)
-    program = folder / ("with-mpi" if mpi else "sockets")
-    subprocess.run([*compiler, "-std=gnu11", "-O3", "-Wall", "-Wextra", "-o", str(program), str(SOURCE)], check=True)
+    program = folder / name
+    subprocess.run([*compiler, "-std=gnu11", "-O3", "-Wall", "-Wextra", "-o", str(program), str(source)], check=True)
     return program
 
 

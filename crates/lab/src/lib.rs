@@ -3,8 +3,8 @@
 //! [`workload`] runs the workloads of `millstream-workloads` in the ordinary way, in one process or
 //! in [several](processes), checks the answer and measures the time. [`latency`] measures a
 //! rate-limited stream, [`files`] a file that is read, [`mod@ingest`] records from other processes,
-//! [`mod@nexmark`] the queries of NEXMark, [`channel`] channels alone, and [`shuffle`] the shuffle
-//! operator. `tests/report.py` plots the lines of `bench --json`.
+//! [`mod@nexmark`] the queries of NEXMark, [`channel`] channels alone, [`shuffle`] the shuffle
+//! operator, and [`flow`] flows. `tests/report.py` plots the lines of `bench --json`.
 //!
 //! Promises: the answer behind every printed line was checked, or the line says that it is wrong.
 //! Results go to stdout, progress to stderr. The program is `millstream-lab`; the user's program
@@ -14,6 +14,7 @@ pub mod bench;
 pub mod channel;
 mod failure;
 pub mod files;
+pub mod flow;
 mod folder;
 pub mod ingest;
 pub mod latency;
@@ -22,6 +23,7 @@ pub mod processes;
 mod provenance;
 mod run;
 pub mod shuffle;
+mod tuple;
 mod verify;
 pub mod workload;
 

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::failure::{note, usage};
+use crate::flow::{FlowMember, FlowTask};
 use crate::run::{Run, record_bytes};
 use crate::shuffle::ShuffleMember;
 use crate::verify::VerifySink;
@@ -65,14 +66,21 @@ pub fn node() -> Result<(), Failure> {
     })
 }
 
+fn unreadable(error: serde_json::Error) -> Fault {
+    Fault::run(format!("process 0 sends a task that cannot be read: {error}"))
+}
+
 /// The part of a further process.
 fn member(process: usize, setup: &Setup, token: &Token) -> Result<Box<dyn Member>, Fault> {
+    if setup.task.get("flow").is_some() {
+        let task: FlowTask = serde_json::from_value(setup.task.clone()).map_err(unreadable)?;
+        return Ok(Box::new(FlowMember::new(task, process, token)?));
+    }
     if let Value::String(options) = &setup.task {
         let options = options.parse().map_err(Fault::run)?;
         return Ok(Box::new(ShuffleMember::new(&options, process, token)?));
     }
-    let task: WorkloadTask = serde_json::from_value(setup.task.clone())
-        .map_err(|e| Fault::run(format!("process 0 sends a task that cannot be read: {e}")))?;
+    let task: WorkloadTask = serde_json::from_value(setup.task.clone()).map_err(unreadable)?;
     let place = (process, setup.processes);
     Ok(Box::new(WorkloadMember::new(&task, setup.fabric.parse()?, token, place)?))
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use millstream_dfi::{Result, Target};
 use millstream_fabric::Fabric;
 
-use crate::history::Operation;
-use crate::message::{ANSWER, Brought, LEADER, Message, Port, READ, REQUEST, WRITE, take};
-use crate::{Bug, Chance, planted};
+use super::history::Operation;
+use super::message::{ANSWER, Brought, LEADER, Message, Port, READ, REQUEST, WRITE, take};
+use super::{Bug, Chance, planted};
 
 /// The work of clients.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +47,8 @@ pub(crate) struct Client<F: Fabric> {
     pub(crate) sent_again: u64,
     /// The sum of all times to an answer.
     pub(crate) waited: Duration,
+    /// When the last answer came.
+    pub(crate) ended: Duration,
 }
 
 impl<F: Fabric> Client<F> {
@@ -67,6 +69,7 @@ impl<F: Fabric> Client<F> {
             history: Vec::new(),
             sent_again: 0,
             waited: Duration::ZERO,
+            ended: Duration::ZERO,
         }
     }
 
@@ -139,6 +142,7 @@ impl<F: Fabric> Client<F> {
             let operation = &mut self.history[pending.operation];
             (operation.value, operation.answered) = (value, Some(step));
             self.waited += now.saturating_sub(pending.called);
+            self.ended = now;
             self.pending.remove(&answer.number);
         }
     }

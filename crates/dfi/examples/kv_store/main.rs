@@ -10,86 +10,18 @@
 //!
 //!     cargo run --release -p millstream-dfi --example kv_store -- [paxos|nopaxos|dare] [REQUESTS]
 
-mod client;
-mod history;
-mod message;
-mod nopaxos;
-mod paxos;
+#[allow(dead_code, unused_imports, reason = "measurements use the rest")]
+#[path = "mod.rs"]
+mod store;
 #[cfg(test)]
 mod tests;
-mod world;
 
 use std::error::Error;
 use std::time::Duration;
 
 use millstream_fabric::sim::Model;
 
-use client::Load;
-use world::{Plan, Report, World};
-
-/// The only source of chance (SplitMix64).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    /// A number below `end`, which is not 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-}
-
-/// Faults that the tests plant, and that the search for a linearization has to find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bug {
-    /// Multi-Paxos: the leader answers at once, and not when a majority has voted.
-    AnswersBeforeVotes,
-    /// NOPaxos: a client takes a write for done without the leader's answer.
-    AnswersWithoutLeader,
-    /// NOPaxos: the leader executes a request again that was sent again.
-    ExecutesTwice,
-}
-
-#[cfg(test)]
-std::thread_local! {
-    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
-}
-
-/// Whether a test has planted this fault.
-fn planted(bug: Bug) -> bool {
-    #[cfg(test)]
-    return PLANTED.get() == Some(bug);
-    #[cfg(not(test))]
-    {
-        let _ = bug;
-        false
-    }
-}
-
-/// The stores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Paxos,
-    NoPaxos,
-    /// The stand-in after DARE.
-    Dare,
-}
-
-/// Runs a store.
-pub(crate) fn run(way: Way, plan: &Plan) -> millstream_dfi::Result<Report> {
-    let world = World::new(plan);
-    match way {
-        Way::Paxos => paxos::run(&world, plan, false),
-        Way::NoPaxos => nopaxos::run(&world, plan),
-        Way::Dare => {
-            let load = Load { outstanding: 1, ..plan.load };
-            paxos::run(&world, &Plan { load, ..*plan }, true)
-        }
-    }
-}
+use store::{Load, Pace, Plan, Way, contradiction, run};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -119,13 +51,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         stop: None,
         silence: Duration::from_millis(750),
         steps_max: u64::MAX,
-        pace: None,
+        pace: Pace::Events,
+        client_nodes: 0,
     };
     let report = run(way, &plan)?;
     if !report.finished {
         return Err("some requests have no answer".into());
     }
-    if let Some(key) = history::contradiction(&report.history) {
+    if let Some(key) = contradiction(&report.history) {
         return Err(format!("no order explains the answers for key {key}").into());
     }
     if !report.logs_agree {

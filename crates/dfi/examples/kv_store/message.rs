@@ -1,5 +1,6 @@
 //! Messages of both stores, and the ends of flows that carry them.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 
 use millstream_dfi::{
@@ -67,23 +68,62 @@ impl Store {
     }
 }
 
+std::thread_local! {
+    /// Whether ports keep messages until the sender's next turn.
+    static HELD: Cell<bool> = const { Cell::new(false) };
+    /// Posted and taken messages since [`moved`] was called.
+    static MOVED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Ports of this thread keep messages while this lives.
+pub(crate) struct Held(());
+
+/// Lets ports keep messages until their sender's next turn, when its work is over.
+pub(crate) fn hold() -> Held {
+    MOVED.set((0, 0));
+    HELD.set(true);
+    Held(())
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.set(false);
+    }
+}
+
+/// Messages that were posted and taken since the last call. A message to a group counts once.
+pub(crate) fn moved() -> (u64, u64) {
+    MOVED.replace((0, 0))
+}
+
+fn count(posted: u64, taken: u64) {
+    let (before, and) = MOVED.get();
+    MOVED.set((before + posted, and + taken));
+}
+
 /// A source, and the messages that wait for credit. A node takes no new work while messages wait.
 pub(crate) struct Port<F: Fabric> {
     source: Source<F>,
+
     waiting: VecDeque<(Option<usize>, Message)>,
 }
 
 impl<F: Fabric> Port<F> {
     /// Sends to all targets of a replicate flow, or to the only target.
     pub(crate) fn send(&mut self, message: Message) -> Result<()> {
-        self.waiting.push_back((None, message));
-        self.progress()
+        count(1, 0);
+        self.queue(None, message)
     }
 
     /// Sends to one target.
     pub(crate) fn send_to(&mut self, target: u64, message: Message) -> Result<()> {
-        self.waiting.push_back((Some(target as usize), message));
-        self.progress()
+        count(1, 0);
+        self.queue(Some(target as usize), message)
+    }
+
+    fn queue(&mut self, target: Option<usize>, message: Message) -> Result<()> {
+        self.waiting.push_back((target, message));
+        if HELD.get() { Ok(()) } else { self.progress() }
     }
 
     /// Sends what waits, as far as there is credit.
@@ -117,7 +157,10 @@ pub(crate) enum Brought {
 pub(crate) fn take<F: Fabric>(target: &mut Target<F>) -> Result<Brought> {
     Ok(match target.try_consume()? {
         Consumed::Batch(batch) => match batch.rows::<Message>()?.first() {
-            Some(message) => Brought::Message(*message),
+            Some(message) => {
+                count(0, 1);
+                Brought::Message(*message)
+            }
             None => Brought::Nothing,
         },
         Consumed::Gap(number) => Brought::Gap(number),

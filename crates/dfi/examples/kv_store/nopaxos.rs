@@ -16,13 +16,13 @@ use std::time::Duration;
 use millstream_dfi::{Flow, Gaps, LocalRegistry, Result, Route, Target};
 use millstream_fabric::Fabric;
 
-use crate::client::Client;
-use crate::message::{
+use super::client::Client;
+use super::message::{
     ANSWER, ASK, Brought, COMMIT, DONE, FILL, LEADER, Message, NO_OP, Port, REQUEST, Store, open,
     take,
 };
-use crate::world::{Plan, Report, World, drive};
-use crate::{Bug, planted};
+use super::world::{Plan, Report, World, drive};
+use super::{Bug, planted};
 
 /// The entry of a slot that was given up.
 fn no_op(slot: u64) -> Message {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use millstream_dfi::{Flow, LocalRegistry, Result, Route, Target};
 use millstream_fabric::Fabric;
 
-use crate::client::Client;
-use crate::message::{
+use super::client::Client;
+use super::message::{
     ANSWER, Brought, LEADER, Message, Port, READ, Store, VOTE, WRITE, open, take,
 };
-use crate::world::{Plan, Report, World, drive};
-use crate::{Bug, planted};
+use super::world::{Plan, Report, World, drive};
+use super::{Bug, planted};
 
 /// An entry of the leader's log, and the followers that have it.
 struct Entry {

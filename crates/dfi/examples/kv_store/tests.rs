@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use millstream_fabric::sim::Model;
 
-use crate::client::Load;
-use crate::history::contradiction;
-use crate::world::{Plan, Report};
-use crate::{Bug, Chance, PLANTED, Way, run};
+use crate::store::{
+    Bug, Chance, Load, PLANTED, Pace, Plan, Prices, Report, Way, contradiction, run,
+};
 
 fn seeds(usual: u64) -> u64 {
     let text = std::env::var("MILLSTREAM_SEEDS").ok();
@@ -45,7 +44,8 @@ fn draw(seed: u64, way: Way) -> Plan {
         stop,
         silence: Duration::from_millis(20),
         steps_max: 400_000,
-        pace: None,
+        pace: Pace::Events,
+        client_nodes: 0,
     }
 }
 
@@ -107,7 +107,7 @@ fn an_answer_takes_four_message_delays() {
         plan.model = Model { latency, ..Model::default() };
         (plan.stop, plan.silence) = (None, Duration::from_secs(1));
         (plan.clients, plan.segments) = (1, 8);
-        plan.pace = Some(Duration::from_micros(10));
+        plan.pace = Pace::Even(Duration::from_micros(10));
         plan.load = Load { requests: 1, again: None, ..plan.load };
         let report = run(way, &plan).unwrap();
         check(&report, &plan);
@@ -145,4 +145,22 @@ fn answers_without_the_leader_are_caught() {
 #[test]
 fn requests_that_are_executed_twice_are_caught() {
     assert!(is_caught(Bug::ExecutesTwice, Way::NoPaxos));
+}
+
+/// With clocks a node's work takes time, and messages leave when it is over.
+#[test]
+fn clocks_make_a_leader_the_bottleneck() {
+    let rate = |push_ns| {
+        let mut plan = draw(1, Way::Paxos);
+        (plan.stop, plan.model, plan.segments) = (None, Model::default(), 64);
+        (plan.silence, plan.client_nodes) = (Duration::from_secs(1), 1);
+        plan.pace = Pace::Clocks(Prices { push_ns, take_ns: 100.0, look_ns: 50.0 });
+        plan.load = Load { requests: 100, keys: 100, outstanding: 8, ..plan.load };
+        let report = run(Way::Paxos, &plan).unwrap();
+        check(&report, &plan);
+        report.history.len() as f64 / report.ended.as_secs_f64()
+    };
+    let (cheap, dear) = (rate(100.0), rate(1000.0));
+    // The leader posts two messages for a request.
+    assert!(dear < 1.0 / 2e-6 && cheap > 2.0 * dear, "{cheap} and {dear} requests a second");
 }

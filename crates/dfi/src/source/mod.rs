@@ -157,6 +157,7 @@ impl<F: Fabric> Source<F> {
     }
 
     /// As [`Source::push_to`], but never waits: returns whether the tuple was pushed.
+    #[inline(always)]
     pub fn try_push_to<T: AsTuple + ?Sized>(&mut self, target: usize, tuple: &T) -> Result<bool> {
         each!(&mut self.0, source => source.try_push_to(target, tuple))
     }

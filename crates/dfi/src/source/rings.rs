@@ -107,6 +107,7 @@ impl<F: Fabric> RingSource<F> {
         if self.put(target, tuple)? { Ok(()) } else { self.wait_to_put(target, tuple) }
     }
 
+    #[inline(always)]
     pub(crate) fn try_push_to<T: AsTuple + ?Sized>(
         &mut self,
         target: usize,
@@ -243,6 +244,7 @@ impl<F: Fabric> RingSource<F> {
     }
 
     /// Seals the open segment of an outbox, and writes it if its turn has come.
+    #[inline(never)]
     fn seal(&mut self, at: usize) -> Result<()> {
         self.outboxes[at].seal(false, &self.shape);
         if !self.write(at)? {

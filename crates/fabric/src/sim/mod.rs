@@ -100,6 +100,12 @@ impl Sim {
         Duration::from_nanos(lock(&self.world).now)
     }
 
+    /// The time of a look at a device's clock, 50 ns by default. A world whose threads have virtual
+    /// clocks of their own sets next to nothing: the look of one thread is no time of others.
+    pub fn set_look(&self, time: Duration) {
+        lock(&self.world).look = nanoseconds(time);
+    }
+
     /// Lets the next thing happen, at its time. Returns false if nothing is left to happen.
     pub fn step(&self) -> bool {
         lock(&self.world).step()
@@ -193,10 +199,13 @@ impl Fabric for SimDevice {
         &self.0.limits
     }
 
-    /// Looking at the clock takes 50 ns, so that who waits for a time to come sees it come.
+    /// Looking at the clock takes time ([`Sim::set_look`]), so that who waits for a time to come
+    /// sees it come.
     fn now(&self) -> Duration {
-        self.0.sim.advance(Duration::from_nanos(50));
-        self.0.sim.now()
+        let mut world = self.world();
+        let end = world.now + world.look;
+        world.run_until(end);
+        Duration::from_nanos(world.now)
     }
 
     fn allocate(&self, bytes: usize, access: Access) -> Result<Region> {

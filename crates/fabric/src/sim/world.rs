@@ -16,6 +16,8 @@ use crate::work::{Completion, Status};
 
 pub(super) struct World {
     pub(super) now: u64,
+    /// How much time a look at a clock takes.
+    pub(super) look: u64,
     scheduled: u64,
     events: BinaryHeap<Reverse<Scheduled>>,
     pub(super) chance: Chance,
@@ -100,6 +102,7 @@ impl World {
     pub(super) fn new(seed: u64) -> World {
         World {
             now: 0,
+            look: 50,
             scheduled: 0,
             events: BinaryHeap::new(),
             chance: Chance::new(seed),

@@ -1,5 +1,6 @@
 //! `millstream-lab bench`: turns its arguments into measurements.
 
+mod flow;
 mod ingest;
 mod options;
 mod shuffle;
@@ -22,6 +23,7 @@ use crate::latency::{self, Paced};
 use crate::nexmark::{self, Nexmark};
 use crate::processes::Processes;
 use crate::workload::{Measurement, Runner};
+use flow::FlowArguments;
 use shuffle::ShuffleArguments;
 
 /// A measurement, as it is asked for on the command line.
@@ -30,7 +32,8 @@ pub struct Bench {
     /// ysb, ysb_small, ysb_str, nb7, cm, ro, nb8, nb8_rows, nb8_count, nb11; or `nexmark-q0` and
     /// the like, a query of NEXMark; or `files`, a file that is read; or `ingest`, records from
     /// other processes; or `latency`, a paced stream; or `channel`, between two threads; or
-    /// `shuffle`, the shuffle operator between two processes, or as many as --processes says
+    /// `shuffle`, the shuffle operator between two processes, or as many as --processes says; or
+    /// `flow`, a figure of flows
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -74,6 +77,8 @@ pub struct Bench {
     pub(crate) channel: ChannelArguments,
     #[command(flatten)]
     pub(crate) shuffle: ShuffleArguments,
+    #[command(flatten)]
+    pub(crate) flow: FlowArguments,
     /// How workers bring together what belongs to a key [default: late-merge]
     #[arg(long, value_enum)]
     pub(crate) exchange: Option<ExchangeName>,
@@ -149,7 +154,8 @@ pub(crate) enum How {
 }
 
 /// Measurements besides the workloads.
-const OTHERS: [&str; 6] = ["nexmark-q0", "files", "ingest", "latency", "channel", "shuffle"];
+const OTHERS: [&str; 7] =
+    ["nexmark-q0", "files", "ingest", "latency", "channel", "shuffle", "flow"];
 
 impl Bench {
     /// Measures, and prints what came out.
@@ -163,6 +169,10 @@ impl Bench {
         if self.workload == "shuffle" {
             self.refuse_what_is_no_shuffle()?;
             return self.shuffle.run(self.processes.given(), self.json);
+        }
+        if self.workload == "flow" {
+            self.refuse_what_is_no_flow()?;
+            return self.flow.run(self.processes.given(), &self.shuffle, self.json);
         }
         let mut pairs = shared_settings(self.processes.count());
         pairs.extend(self.settings.pairs().map_err(|e| usage(&e))?);

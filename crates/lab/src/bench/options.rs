@@ -27,8 +27,9 @@ impl Bench {
             _ if self.nexmark_query().is_some() => self.ignored_by_nexmark(),
             _ => self.ignored_by_queries(),
         }
-        .or_else(|| Some((self.shuffle.given()?, SHUFFLES)))
-        .or_else(|| Some((self.ingest.given()?, INGEST)))?;
+        .or_else(|| Some((self.shuffle.given(&[])?, SHUFFLES)))
+        .or_else(|| Some((self.ingest.given()?, INGEST)))
+        .or_else(|| Some((self.flow.given()?, FLOWS)))?;
         Some(self.not_with(what, help))
     }
 
@@ -38,15 +39,27 @@ impl Bench {
 
     /// Refuses arguments that a shuffle would ignore.
     pub(crate) fn refuse_what_is_no_shuffle(&self) -> Result<(), Failure> {
-        match self.ignored_by_shuffle() {
+        let ignored = self.ignored_by_tuples().or_else(|| Some((self.flow.given()?, FLOWS)));
+        self.refuse(ignored)
+    }
+
+    /// Refuses arguments that a figure of flows would ignore.
+    pub(crate) fn refuse_what_is_no_flow(&self) -> Result<(), Failure> {
+        let own = || Some((self.shuffle.given(&["--threads", "--tuples"])?, SHUFFLES));
+        self.refuse(self.ignored_by_tuples().or_else(own))
+    }
+
+    fn refuse(&self, ignored: Option<(&str, &str)>) -> Result<(), Failure> {
+        match ignored {
             Some((what, help)) => Err(usage(&self.not_with(what, help))),
             None => Ok(()),
         }
     }
 
-    fn ignored_by_shuffle(&self) -> Option<(&'static str, &'static str)> {
-        const TUPLES: &str = "it moves tuples of 16 bytes with random keys, --tuples of them";
-        const NO_QUERY: &str = "it measures the shuffle operator alone, without a query";
+    /// Ignored where processes move tuples, without a query.
+    fn ignored_by_tuples(&self) -> Option<(&'static str, &'static str)> {
+        const TUPLES: &str = "it moves tuples with random keys, --tuples of them";
+        const NO_QUERY: &str = "it moves tuples without a query";
         let other_fabric = self.processes.fabric() != FabricName::Shm;
         first(&[
             (self.records.is_some(), "--records", TUPLES),
@@ -60,6 +73,7 @@ impl Bench {
             (!self.settings.set.is_empty(), "--set", NO_QUERY),
             (other_fabric, "another --fabric than shm", "its processes share memory"),
         ])
+        .or_else(|| Some((self.ingest.given()?, INGEST)))
         .or_else(|| self.ignored_by_queries())
     }
 
@@ -243,6 +257,7 @@ const FILES: &str = "it belongs to the workload `files`";
 const INGEST: &str = "it belongs to the workload `ingest`";
 const CHANNELS: &str = "it belongs to the workload `channel`";
 const SHUFFLES: &str = "it belongs to the workload `shuffle`";
+const FLOWS: &str = "it belongs to the workload `flow`";
 
 /// The first option that was given, with why it makes no sense.
 fn first(options: &[(bool, &'static str, &'static str)]) -> Option<(&'static str, &'static str)> {

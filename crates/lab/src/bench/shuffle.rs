@@ -18,10 +18,10 @@ pub(crate) struct ShuffleArguments {
     /// `shuffle`: who gets a tuple [default: repartition]
     #[arg(long, value_enum)]
     pattern: Option<PatternName>,
-    /// `shuffle`: threads of each process [default: 1]
+    /// `shuffle`, `flow`: threads of each process [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=256))]
-    threads: Option<u64>,
+    pub(super) threads: Option<u64>,
     /// `shuffle`: bytes of a message, a multiple of 16 [default: 65536; of datagrams 4080]
     #[arg(long, value_name = "M", allow_negative_numbers = true)]
     message_bytes: Option<usize>,
@@ -41,10 +41,11 @@ pub(crate) struct ShuffleArguments {
     /// `shuffle`: what becomes of a process's own tuples [default: send]
     #[arg(long, value_enum)]
     own: Option<Own>,
-    /// `shuffle`: tuples of 16 bytes that each process sends [default: 10000000]
+    /// `shuffle`: tuples of 16 bytes that each process sends [default: 10000000]; `flow`: of each
+    /// source
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
-    tuples: Option<u64>,
+    pub(super) tuples: Option<u64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,8 +65,8 @@ pub(crate) enum Own {
 }
 
 impl ShuffleArguments {
-    /// The first of these options that was given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    /// The first of these options that was given, besides some.
+    pub(crate) fn given(&self, besides: &[&str]) -> Option<&'static str> {
         let given = [
             (self.design.is_some(), "--design"),
             (self.pattern.is_some(), "--pattern"),
@@ -78,7 +79,8 @@ impl ShuffleArguments {
             (self.own.is_some(), "--own"),
             (self.tuples.is_some(), "--tuples"),
         ];
-        given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
+        let found = given.iter().find(|(given, option)| *given && !besides.contains(option));
+        found.map(|(_, option)| *option)
     }
 
     /// Measures between so many processes.

@@ -9,6 +9,7 @@ use millstream_flow::shuffle::{Buffer, Error, Groups, Received, Receiver, Result
 
 use super::options::{COMPUTE_BYTES, Options, ShuffleFailure, TUPLE_BYTES};
 use super::report::NodeReport;
+use crate::tuple::{tuple, weight};
 
 /// Tuples that a thread makes before the next look for messages.
 const TURN: u64 = 4096;
@@ -19,21 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A thread that computes calls its endpoints so often, or it would count as lost (see
 /// [`Settings::silence`](millstream_flow::shuffle::Settings::silence)).
 const ABSENCE: Duration = Duration::from_millis(100);
-
-/// The tuple of this number: a key without order, and the number.
-#[inline]
-fn tuple(number: u64) -> (u64, u64) {
-    let mut key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (key ^ (key >> 31), number)
-}
-
-/// Weight of a tuple in the sum: depends on both halves and their order.
-#[inline]
-fn weight(key: u64, value: u64) -> u64 {
-    key.wrapping_add(value.wrapping_mul(3))
-}
 
 /// Place for a group's next tuples.
 enum Place<'a, F: Fabric> {
