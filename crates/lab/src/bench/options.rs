@@ -140,7 +140,8 @@ impl Bench {
             (self.files.file.is_some(), "--file", FILES),
         ])
         .or_else(|| Some((channel.given()?, CHANNELS)))
-        .or_else(|| Some((self.shuffle.given()?, SHUFFLES)))?;
+        .or_else(|| Some((self.shuffle.given(&[])?, SHUFFLES)))
+        .or_else(|| Some((self.flow.given()?, FLOWS)))?;
         Some(self.not_with(what, help))
     }
 
