@@ -162,7 +162,7 @@ pub(crate) fn send<F: Fabric>(
 /// Where a partition's outer rows come from.
 pub(crate) enum Outer<'a, F: Fabric> {
     /// From all senders.
-    Flow(Target<F>),
+    Flow(Box<Target<F>>),
     /// From the partition's own fragment of the relation.
     Fragment(&'a [Row]),
 }

@@ -67,7 +67,7 @@ fn join<F: Fabric>(device: &F, plan: Plan, inner: &[Row], outer: &[Row]) -> Resu
                 let outer = has_outer.then(|| join(OUTER)).transpose()?;
                 let inner = inner.connect(registry, PATIENCE)?;
                 let outer = match outer {
-                    Some(outer) => Outer::Flow(outer.connect(registry, PATIENCE)?),
+                    Some(outer) => Outer::Flow(outer.connect(registry, PATIENCE)?.into()),
                     None => Outer::Fragment(fragment),
                 };
                 build_and_probe(inner, outer, plan)

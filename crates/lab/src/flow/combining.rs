@@ -87,7 +87,7 @@ impl CombinePlan {
         let mut found = Tally::default();
         for group in combiner.rows() {
             if let Some(DfiValue::Count(count)) = group.value(0) {
-                found.count += count as u64;
+                found.count += count;
             }
             if let Some(DfiValue::Integer(sum)) = group.value(1) {
                 found.sum = found.sum.wrapping_add(sum as u64);

@@ -131,7 +131,7 @@ impl Part for Joining {
             let rows = (inner_rows.as_slice(), outer_rows.as_slice());
             let sending = scope.spawn(move || send(sources, rows, plan));
             let outer = match outer {
-                Some(outer) => Outer::Flow(outer),
+                Some(outer) => Outer::Flow(outer.into()),
                 None => Outer::Fragment(outer_rows),
             };
             let joined = build_and_probe(inner, outer, plan);

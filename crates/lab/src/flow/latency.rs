@@ -67,7 +67,8 @@ pub(super) fn shuffle(options: &FlowOptions) -> FlowResult<Findings> {
     Ok(found)
 }
 
-/// PingPrices of the client's requests, and of all answers.
+/// Prices of the client's requests, and of all answers.
+#[derive(Clone, Copy)]
 struct PingPrices {
     ask: Price,
     answer: Price,
