@@ -15,8 +15,14 @@ use crate::ring::{Shape, is_free};
 
 const SEGMENTS: usize = 2;
 
-const SHAPE: Shape =
-    Shape { payload: 16, segments: SEGMENTS, source_segments: 1, latency: false, checksum: false };
+const SHAPE: Shape = Shape {
+    payload: 16,
+    segments: SEGMENTS,
+    source_segments: 1,
+    latency: false,
+    ask_below: None,
+    checksum: false,
+};
 
 /// A ring in the target's memory, and the count for latency.
 struct Ring {
