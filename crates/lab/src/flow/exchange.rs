@@ -7,7 +7,7 @@ use super::figure::{Findings, FlowOptions};
 use super::mover::{FlowPlan, Movement, Mover};
 use super::price::median;
 use super::real::moved;
-use super::tuples::TUPLE_BYTES;
+use super::tuples::{TUPLE_BYTES, check};
 use crate::round;
 
 /// Bytes of all sources together, and most tuples of a source.
@@ -25,6 +25,7 @@ fn lengths(
     let one = options.tuple_bytes.map(|bytes| vec![bytes]);
     let mut seconds = Vec::new();
     for tuple_bytes in one.unwrap_or(all.to_vec()) {
+        check(tuple_bytes)?;
         let plan = plan(tuple_bytes).with_bytes(options.choose(1 << 20, BYTES));
         let tuples = options.tuples.unwrap_or(plan.tuples);
         let plan = FlowPlan { tuples, ..plan };

@@ -6,6 +6,7 @@ use millstream_dfi::{Result, Schema, Source};
 use millstream_fabric::Fabric;
 use millstream_flow::shuffle::Groups;
 
+use super::failure::{FlowFailure, FlowResult};
 use super::tally::Tally;
 use crate::tuple::tuple;
 
@@ -20,10 +21,7 @@ macro_rules! with_words {
                 const $words: usize = $length / 8;
                 $call
             })*
-            other => Err($crate::flow::failure::FlowFailure::Option(format!(
-                "no figure has tuples of {other} bytes; use one of {:?}",
-                $crate::flow::tuples::TUPLE_BYTES
-            ))),
+            other => Err($crate::flow::tuples::other_length(other)),
         }
     };
     ($bytes:expr, $words:ident => $call:expr) => {
@@ -31,6 +29,21 @@ macro_rules! with_words {
     };
 }
 pub(super) use with_words;
+
+/// Refuses tuples of a length without measurements.
+pub(super) fn check(tuple_bytes: usize) -> FlowResult<()> {
+    match TUPLE_BYTES.contains(&tuple_bytes) {
+        true => Ok(()),
+        false => Err(other_length(tuple_bytes)),
+    }
+}
+
+/// Failure for a length without measurements.
+pub(super) fn other_length(tuple_bytes: usize) -> FlowFailure {
+    FlowFailure::Option(format!(
+        "no figure has tuples of {tuple_bytes} bytes; use one of {TUPLE_BYTES:?}"
+    ))
+}
 
 /// The schema of tuples of so many bytes, a multiple of 8 and at least 16.
 pub(super) fn schema(tuple_bytes: usize) -> Schema {
