@@ -37,7 +37,8 @@ impl Latency {
     /// Of these nanoseconds, at this rate.
     pub(crate) fn of(bytes_per_s: f64, mut nanos: Vec<i64>) -> Option<Latency> {
         nanos.sort_unstable();
-        let at = |part: usize| nanos.get((nanos.len() * part / 100).min(nanos.len() - 1));
+        let at =
+            |part: usize| nanos.get((nanos.len() * part / 100).min(nanos.len().saturating_sub(1)));
         let us = [*at(50)?, *at(99)?, *nanos.last()?].map(|ns| ns as f64 / 1e3);
         Some(Latency { bytes_per_s, batches: nanos.len(), us })
     }
