@@ -58,7 +58,7 @@ fn sessions_agree_with_a_sequential_model() {
 
 #[test]
 fn faults_end_sessions_or_do_no_harm() {
-    let seeds = seeds(15, &[]);
+    let seeds = seeds(25, &[]);
     let (stats, failed) = sum(&seeds, true);
     happened(&seeds, &[("rows of jobs that ended well", stats.rows), ("failures", failed)]);
 }
