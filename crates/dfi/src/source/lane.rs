@@ -120,11 +120,8 @@ impl<F: Fabric> Lane<F> {
             Asking::Idle => true,
         };
         if due {
-            counters.reads += 1;
             counters.repeated_reads += 1;
-            self.asking = Asking::Pending;
-            let read = self.places.ask(shape, &self.at)?;
-            self.link.post(&mut [read], Some(ANSWER))?;
+            self.ask(shape, counters)?;
         }
         Ok(false)
     }
@@ -137,12 +134,18 @@ impl<F: Fabric> Lane<F> {
         }
         if self.asking == Asking::Idle && self.link.failure().is_none() && self.link.room(REQUESTS)
         {
-            counters.reads += 1;
-            self.asking = Asking::Pending;
-            let read = self.places.ask(shape, &self.at)?;
-            self.link.post(&mut [read], Some(ANSWER))?;
+            self.ask(shape, counters)?;
         }
         Ok(false)
+    }
+
+    /// Posts the READ that asks for permission.
+    fn ask(&mut self, shape: &Shape, counters: &mut Counters) -> Result<()> {
+        counters.reads += 1;
+        self.asking = Asking::Pending;
+        let read = self.places.ask(shape, &self.at)?;
+        self.link.post(&mut [read], Some(ANSWER))?;
+        Ok(())
     }
 
     /// Writes a segment of `ring`, for which [`Lane::may_write`] has said yes; where that is due,
