@@ -296,10 +296,11 @@ impl<F: Fabric> RingSource<F> {
             }
             all &= self.write(at)?;
         }
-        if !all || !self.are_reached()? {
-            self.look()?;
+        if all && self.are_reached()? {
+            return Ok(true);
         }
-        Ok((all || self.is_all_posted()) && self.are_reached()?)
+        self.look()?;
+        Ok(self.is_all_posted() && self.are_reached()?)
     }
 
     fn are_reached(&mut self) -> Result<bool> {
