@@ -90,13 +90,14 @@ pub(crate) fn usual_seeds(usual: u64) -> u64 {
     number("MILLSTREAM_SEEDS").or_else(part).unwrap_or(usual).max(1)
 }
 
-/// Runs the jobs of so many seeds, or of as many as `MILLSTREAM_SEEDS` says, or of just the one in
-/// `MILLSTREAM_SEED`; returns how many these are, and their counters.
+/// Runs the jobs of so many seeds, or of as many as `MILLSTREAM_SEEDS` says, from the one in
+/// `MILLSTREAM_FIRST_SEED` on, or of just the one in `MILLSTREAM_SEED`; returns how many these are,
+/// and their counters.
 pub(crate) fn run_seeds(usual: u64, simulate: impl Fn(u64) -> Stats) -> (u64, Stats) {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
     let (first, seeds) = match number("MILLSTREAM_SEED") {
         Some(seed) => (seed, 1),
-        None => (0, usual_seeds(usual)),
+        None => (number("MILLSTREAM_FIRST_SEED").unwrap_or(0), usual_seeds(usual)),
     };
     let mut sum = Stats::default();
     (first..first + seeds).for_each(|seed| sum.add_process(&simulate(seed)));
