@@ -5,7 +5,8 @@
         Counts JSON of 100 bytes by key and minute: lines of a file, and the same as a topic of one partition, with one
         worker and with two, by turns. The client's ceiling is the number of the topic's values, which are fetched and
         unpacked, but not decoded. Prints records a second, how many processors the job and the broker kept busy, and ratios
-        of the same turn: where both are busy, a second worker has no processor of its own.
+        of the same turn: where both are busy, a second worker has no processor of its own. So there is a query that costs
+        more (a regular expression and a hash of each record), beside which the broker is small.
     tests/kafka_bench.py latency PROGRAM [--seconds 60] [--every 10s]
         10,000 records a second, counted by 100 keys in windows of a second, written exactly once; then the same by Flink. The
         latency of a row is the time from its window's end, by the clock that the records have, until a reader with
@@ -36,6 +37,9 @@ FLINK = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "flin
 COLUMNS = "k INT, ts TIMESTAMP(3), v BIGINT, text STRING, WATERMARK FOR ts AS ts"
 COUNTED = """SELECT window_start, window_end, k, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' {unit})) GROUP BY window_start, window_end, k"""
+COSTLY = """SELECT window_start, window_end, k, COUNT(*) AS n, MAX(SHA256(text)) AS digest
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) WHERE REGEXP(text, '^x+[xyz]*x$')
+GROUP BY window_start, window_end, k"""
 RATE, START_SECONDS = 10_000, 30
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -75,6 +79,7 @@ def rates(words: argparse.Namespace, broker: brokers.Broker, folder: Path) -> No
     cases = {(name, workers): (COLUMNS, of, COUNTED.format(unit="MINUTE")) for name, of in inputs.items() for workers in (1, 2)}
     for name, of in list(inputs.items())[1:]:
         cases[f"ceiling, {name.removeprefix('topic, ')}", 1] = "v BYTES", of | {"format": "raw"}, "SELECT COUNT(*) FROM t"
+    cases |= {("costly, lz4", workers): (COLUMNS, inputs["topic, lz4"], COSTLY) for workers in (1, 2)}
     took: dict[tuple, list[float]] = {case: [] for case in cases}
     busy: dict[tuple, list[tuple[float, float]]] = {case: [] for case in cases}
     answers: dict[str, set[bytes]] = {}
@@ -105,6 +110,7 @@ def rates(words: argparse.Namespace, broker: brokers.Broker, folder: Path) -> No
         ratio(f"rate of the {name}, to the file's, one worker", ("file", 1), (name, 1))
         ratio(f"rate of the {name}, to the client's ceiling", (name.replace("topic", "ceiling"), 1), (name, 1))
         ratio(f"rate of the {name}, two workers to one", (name, 1), (name, 2))
+    ratio("rate of the costly query, two workers to one", ("costly, lz4", 1), ("costly, lz4", 2))
     ratio("rate of the file, two workers to one", ("file", 1), ("file", 2))
 
 

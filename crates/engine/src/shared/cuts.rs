@@ -41,7 +41,7 @@ struct CutState {
     others: usize,
     parts: Vec<(usize, CutPart)>,
     /// By worker: nothing is left to do. In the coordinator: the number of other processes without
-    /// work. Whether this process has reported the same of itself.
+    /// work since the last cut. Whether this process has reported the same of itself.
     over: Vec<bool>,
     others_over: usize,
     told_over: bool,
@@ -202,6 +202,8 @@ impl Cuts {
         let begins = !state.closed && !self.has_begun();
         if begins {
             state.cut = cut;
+            // A process without work has a part of the cut, and is over when that is written.
+            (state.others_over, state.told_over) = (0, false);
             self.begun.store(true, Release);
         }
         begins
@@ -230,22 +232,24 @@ impl Cuts {
         self.writes.load(Acquire) > 0
     }
 
-    /// Notes that a worker of a job of several processes has nothing left to do. True once, when
-    /// all workers have nothing left to do, and the processes that report here, and no part of this
-    /// process is being written. In the coordinator, no cut begins after that.
-    pub(super) fn note_over(&self, worker: usize) -> bool {
+    /// Notes that a worker of a job of several processes has nothing left to do. The number of the
+    /// last cut, once after each, when all workers have nothing left to do, and the processes that
+    /// report here, and no part of this process is being written. In the coordinator, no cut begins
+    /// after that.
+    pub(super) fn note_over(&self, worker: usize) -> Option<u64> {
         let mut state = self.lock();
         state.over[worker] = true;
         let all = state.over.iter().all(|over| *over) && state.others_over == state.others;
         let tells = all && !state.told_over && !self.writes() && !self.has_begun();
         state.told_over |= tells;
         state.closed |= tells && state.others > 0;
-        tells
+        tells.then_some(state.cut.number)
     }
 
-    /// Notes another process without work.
-    pub(super) fn note_other_over(&self) {
-        self.lock().others_over += 1;
+    /// Notes another process without work, unless it was so before its part of the last cut.
+    pub(super) fn note_other_over(&self, after_cut: u64) {
+        let mut state = self.lock();
+        state.others_over += usize::from(state.cut.number == after_cut);
     }
 
     /// Notes that no process has anything left to do.
@@ -302,5 +306,30 @@ mod tests {
         assert_eq!(cuts.awaited(), Some(vec![]));
         cuts.note_handed();
         assert_eq!(cuts.awaited(), None, "it waits for the store");
+    }
+
+    #[test]
+    fn a_process_is_over_again_after_its_part_of_another_cut() {
+        let [first, second] =
+            [0, 1].map(|process| Cuts::new(0, 1, Place { process, processes: 2 }));
+        let cut = |number| Cut { number, durable: 0 };
+        let early = second.note_over(0);
+        assert_eq!((early, second.note_over(0)), (Some(0), None));
+        // The second process is over, but a cut has begun before the first one hears of that.
+        assert!(first.begin(cut(1)) && second.begin(cut(1)));
+        first.note_other_over(0);
+        second.begin_write();
+        first.end();
+        second.end();
+        assert_eq!(
+            (first.note_over(0), second.note_over(0)),
+            (None, None),
+            "its part is unwritten"
+        );
+        second.end_write();
+        assert_eq!(second.note_over(0), Some(1));
+        first.note_other_over(1);
+        assert_eq!(first.note_over(0), Some(1));
+        assert!(first.is_closed() && !first.begin(cut(2)));
     }
 }

@@ -107,7 +107,7 @@ impl Shared {
             }
             (Kind::Restored, true) => self.note_restored()?,
             (Kind::Over, true) => {
-                self.cuts.note_other_over();
+                self.cuts.note_other_over(number);
                 self.wake_all();
             }
             (Kind::Over, false) if process == 0 => {
@@ -122,10 +122,11 @@ impl Shared {
     /// A worker has nothing left to do. Whether it may end: not while cuts may still come.
     pub(crate) fn may_end(&self, worker: usize) -> Result<bool> {
         let Some(net) = self.partners() else { return Ok(self.cuts.may_end()) };
-        if self.cuts.note_over(worker) {
+        if let Some(number) = self.cuts.note_over(worker) {
+            let head = Head { number, ..Head::new(Kind::Over) };
             match net.is_coordinator() {
-                true => net.broadcast(Head::new(Kind::Over))?,
-                false => net.post(0, Head::new(Kind::Over), Vec::new())?,
+                true => net.broadcast(head)?,
+                false => net.post(0, head, Vec::new())?,
             }
             self.wake_all();
         }

@@ -164,6 +164,10 @@ fn stages(plan: &Plan) -> Option<Vec<Counter>> {
         Operator::Aggregate(_) => vec![*stage],
         _ => return None,
     };
+    // A stage that is taken twice has its rows twice.
+    if (1..counting.len()).any(|at| counting[..at].contains(&counting[at])) {
+        return None;
+    }
     let others = plan.stages.len() - counting.len();
     let is_all = others == usize::from(!counting.contains(stage));
     let stages = counting.iter().map(|number| Counter::new(*number, &plan.stages[*number]));

@@ -100,8 +100,22 @@ pub(crate) fn run_seeds(usual: u64, simulate: impl Fn(u64) -> Stats) -> (u64, St
         None => (number("MILLSTREAM_FIRST_SEED").unwrap_or(0), usual_seeds(usual)),
     };
     let mut sum = Stats::default();
-    (first..first + seeds).for_each(|seed| sum.add_process(&simulate(seed)));
+    for seed in first..first + seeds {
+        let _named = Named(seed);
+        sum.add_process(&simulate(seed));
+    }
     (seeds, sum)
+}
+
+/// Says which seed it was if the seed's job panics.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("it was MILLSTREAM_SEED={}", self.0);
+        }
+    }
 }
 
 /// What a test is for must really have happened, unless it ran a single seed.
