@@ -251,6 +251,23 @@ def test_rows_without_windows_keep_their_order(broker, topic, tmp_path, jobs):
     until("rows of both", lambda: len(broker.values(sink)[0]) == 20, running)
 
 
+def test_a_new_partition_that_no_checkpoint_can_take_is_refused(broker, tmp_path, jobs):
+    """Without discovery its records would come between rows that are computed again."""
+    source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
+    job = Job(broker, tmp_path, source, sink, more=", 'scan.topic-partition-discovery.interval' = '0'")
+    jobs.append(job)
+    broker.fill(source, [message(n) for n in range(1_000)])
+    running = job.start()
+    until("rows", lambda: len(broker.values(sink)[0]) == 45, running)
+    running.kill()
+    running.communicate(timeout=60)
+    broker.grow(source, 2)
+    broker.fill(source, [message(n) for n in range(1_000)], partition=1)
+    _, said = job.start().communicate(timeout=60)
+    assert f"'{source}-1' has come since the last checkpoint".encode() in said, said
+    assert len(broker.values(sink)[0]) == 45
+
+
 def test_a_topic_that_was_made_again_is_refused(broker, tmp_path, jobs):
     source, sink = broker.topic(next(NAMES)), broker.topic(next(NAMES))
     job = Job(broker, tmp_path, source, sink)

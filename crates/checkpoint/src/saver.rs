@@ -77,6 +77,8 @@ struct State {
     writing: Option<Writing>,
     /// The job has ended, and no part comes any more.
     ended: bool,
+    /// A cut that cannot be written and ends the job, though the job may have ended before.
+    failed: Option<Error>,
     /// In a process that is not the first: its last part, which the first may not have.
     part: Result<Option<(u64, Part)>>,
     /// The job, and what ends it when the next cut is written.
@@ -121,13 +123,18 @@ impl Saver {
             parts: Vec::new(),
             writing: None,
             ended: false,
+            failed: None,
             part: Ok(None),
             stopper: None,
             end: None,
             joins: None,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { writer: Writer::new(fixed, notice), state, changed });
+        let shared = Arc::new(Shared {
+            writer: Writer::new(fixed, next.saturating_sub(1), notice),
+            state,
+            changed,
+        });
         let (works, to_write) = channel();
         let of_thread = shared.clone();
         let write = move || {
@@ -201,6 +208,9 @@ impl Saver {
     /// The store has failed for longer than is tolerated, or another job has taken its place.
     pub fn end(&self, mut marks: JobMarks, others: Vec<Others>) -> Result<()> {
         let mut state = self.shared.wait();
+        if let Some(error) = state.failed.take() {
+            return Err(error);
+        }
         let mut prepared = Vec::new();
         for of_process in others {
             add_marks(&mut marks, of_process.marks)?;
@@ -325,6 +335,7 @@ impl Shared {
         let mut state = self.lock();
         (state.taking, state.writing) = (false, None);
         state.held.clear();
+        state.failed = written.as_ref().err().cloned();
         self.writer.report(|_, taking| *taking = None);
         let (stopper, end, joins) = (state.stopper.clone(), state.end.take(), state.joins.take());
         drop(state);

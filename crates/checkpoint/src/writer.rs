@@ -74,6 +74,8 @@ struct Progress {
     /// By output: prepared rows that no durable manifest names.
     waiting: Vec<Vec<Prepared>>,
     failing: Failing,
+    /// The checkpoint that was adopted or published last: no other job's may come behind it.
+    last: u64,
     /// Marks of the checkpoints that stay, the oldest first.
     kept: VecDeque<JobMarks>,
 }
@@ -95,10 +97,11 @@ pub(crate) struct Held {
 }
 
 impl Writer {
-    pub(crate) fn new(fixed: Fixed, notice: Box<dyn Fn(&str) + Send + Sync>) -> Writer {
+    /// `last`: number of the last checkpoint of the runs before.
+    pub(crate) fn new(fixed: Fixed, last: u64, notice: Box<dyn Fn(&str) + Send + Sync>) -> Writer {
         let waiting = vec![Vec::new(); fixed.outputs.len()];
-        let progress =
-            Mutex::new(Progress { waiting, failing: Failing::default(), kept: VecDeque::new() });
+        let (failing, kept) = (Failing::default(), VecDeque::new());
+        let progress = Mutex::new(Progress { waiting, failing, last, kept });
         let (written, report, ending) = Default::default();
         Writer { fixed, progress, written, report, ending, notice }
     }
@@ -266,7 +269,7 @@ impl Writer {
             return Err(deleted(name).into());
         }
         self.report(|status, _| status.bytes = manifest.bytes());
-        Ok(self.fixed.store.publish(&manifest)?)
+        Ok(self.fixed.store.publish_behind(&manifest, progress.last)?)
     }
 
     /// A manifest of everything but what a cut has.
@@ -301,6 +304,7 @@ impl Writer {
 
     /// The manifest is durable: its rows become visible, and older checkpoints go.
     fn published(&self, progress: &mut Progress, number: u64) -> Result<()> {
+        progress.last = number;
         for (sink, waiting) in self.fixed.sinks.iter().zip(&mut progress.waiting) {
             waiting.iter().try_for_each(|prepared| sink.commit(prepared))?;
             waiting.clear();
@@ -386,7 +390,7 @@ impl Writer {
         manifest.sources = marks.clone();
         let (since, mut told) = (Instant::now(), false);
         loop {
-            match self.fixed.store.publish(&manifest) {
+            match self.fixed.store.publish_behind(&manifest, progress.last) {
                 Ok(()) => break,
                 Err(error) if error.may_pass() && since.elapsed() < self.fixed.tolerance => {
                     self.missed(&mut progress, number, &error)?;

@@ -170,6 +170,22 @@ fn manifests_that_would_be_useless_are_not_published() {
     assert_eq!(numbers(&all), [0; 0]);
 }
 
+/// The store failed when this coordinator wanted to publish a checkpoint, and meanwhile another
+/// coordinator did so. The next number is free, but the job has ended there, or is further.
+#[test]
+fn a_rival_between_two_checkpoints_is_noticed() {
+    let disk = CrashDisk::default();
+    let all = checkpoints(&disk);
+    publish(&all, 3, "a", &[]).unwrap();
+    publish(&all, 4, "a", &[]).unwrap();
+    all.publish_behind(&manifest(5, "a", vec![]), 3).expect("4 is its own");
+    publish(&all, 6, "b", &[]).unwrap();
+    let lost = all.publish_behind(&manifest(8, "a", vec![]), 5);
+    assert!(matches!(lost, Err(Error::Rival { .. })), "{lost:?}");
+    assert_eq!(numbers(&all), [3, 4, 5, 6]);
+    all.publish_behind(&manifest(7, "b", vec![]), 6).unwrap();
+}
+
 #[test]
 fn of_two_coordinators_the_loser_learns_it() {
     let disk = CrashDisk::default();

@@ -114,6 +114,7 @@ impl Intake {
         // The chunk's number is fixed before anybody else reads from the split.
         s.reading = false;
         s.absent = is_absent;
+        s.vacated |= is_absent;
         s.progress = progress;
         if std::mem::take(&mut s.has_waiting) {
             self.wake_all();

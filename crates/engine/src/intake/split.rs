@@ -1,6 +1,7 @@
 //! A split as intake sees it: what has been read, prepared, stamped and taken.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem::take;
 
 use crate::table::{Extent, Position, SplitMark};
 use millstream_operators::event_time::{BEGINNING, END};
@@ -53,6 +54,8 @@ pub(super) struct SplitState {
     pub(super) idle: bool,
     /// Whether nobody sent to the split when it was looked at last.
     pub(super) absent: bool,
+    /// Whether nobody sent to the split at any look since its last chunk: the next sender is new.
+    pub(super) vacated: bool,
     /// The split has no readers any more.
     pub(super) closed: bool,
 }
@@ -138,6 +141,7 @@ impl SplitState {
             nothing_until_us: i64::MIN,
             idle: false,
             absent: false,
+            vacated: false,
             closed: false,
         }
     }
@@ -208,12 +212,14 @@ impl SplitState {
     }
 
     /// A chunk comes: an idle split resumes where the others have got to meanwhile. Also in a job
-    /// that goes on from before the chunk.
+    /// that goes on from before the chunk. A new sender begins there, however far the sender before
+    /// it had got.
     pub(super) fn wake_up(&mut self, low_us: i64) {
-        if !std::mem::take(&mut self.idle) {
+        let (idle, vacated) = (take(&mut self.idle), take(&mut self.vacated));
+        if !idle {
             return;
         }
-        self.watermark = self.watermark.max(low_us);
+        self.watermark = if vacated { low_us } else { self.watermark.max(low_us) };
         // An idle split has nothing outstanding, so this is the mark behind its last chunk.
         if let Some(mark) = self.marks.back_mut() {
             mark.watermark_us = mark.watermark_us.max(low_us);

@@ -494,3 +494,4 @@ fn a_split_that_has_been_looked_at_holds_the_low_watermark_where_it_begins() {
 
 mod clock;
 mod positions;
+mod senders;

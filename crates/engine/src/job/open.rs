@@ -16,7 +16,9 @@ use crate::roles::Place;
 use crate::settings::{Exchange, Settings};
 use crate::shared::Growing;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::{AddedSplits, OpenOptions, Positions, ShownName, SideFiles, SourceMarks, Table};
+use crate::table::{
+    AddedSplits, OpenOptions, Positions, ShownName, SideFiles, SourceMarks, Split, Table,
+};
 use millstream_operators::budget::Budget;
 use millstream_operators::event_time::BEGINNING;
 use millstream_operators::prepare::Preparer;
@@ -110,6 +112,9 @@ impl Opening<'_> {
             // What has come meanwhile joins with a cut, as it would have without the restart.
             splits.retain(|split| from.splits.contains_key(split.name()));
         }
+        if let Some(from) = from.as_ref().filter(|_| !grows && table.splits_are_apart()) {
+            self.check_replayed(&source.name, &splits, from)?;
+        }
         let spare = if grows && !self.has_fixed_order(number) { SPARE_SPLITS } else { 0 };
         let origin = Origin {
             name: source.name.clone(),
@@ -134,6 +139,33 @@ impl Opening<'_> {
         let projection = source.projection.clone();
         let growing = Growing { source: number, table, projection, options };
         Ok((origin, grows.then_some(growing)))
+    }
+
+    /// Rows that an output has already are computed again, and found by their order. Records of a
+    /// split that the earlier job did not have would come between them.
+    fn check_replayed(
+        &self,
+        source: &str,
+        splits: &[Box<dyn Split>],
+        from: &SourceMarks,
+    ) -> Result<()> {
+        let is_new = |split: &&Box<dyn Split>| !from.splits.contains_key(split.name());
+        match splits.iter().find(is_new).filter(|_| !from.splits.is_empty()) {
+            Some(split) if self.sinks.iter().any(|sink| sink.waits_for_checkpoint()) => {
+                Err(Error::Io {
+                    place: format!("table {source}"),
+                    message: format!(
+                        "'{}' has come since the last checkpoint; its records would come between \
+                         rows that an output has already and that are computed again",
+                        split.name()
+                    ),
+                    help: "let the table look for new partitions itself, so that they join at a \
+                           checkpoint; or start the job anew"
+                        .into(),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether rows of a source's records are written without windows to an output that finds rows

@@ -111,6 +111,12 @@ impl Checkpoints {
     /// Then the same manifest may be published again, or another one with a higher number, which
     /// has the prepared rows of both.
     pub fn publish(&self, manifest: &Manifest) -> Result<()> {
+        self.publish_behind(manifest, manifest.checkpoint.saturating_sub(1))
+    }
+
+    /// As [`Checkpoints::publish`]. `last`: number of the checkpoint that the job has adopted or
+    /// published last. A checkpoint of another coordinator between the two is a rival's, too.
+    pub fn publish_behind(&self, manifest: &Manifest, last: u64) -> Result<()> {
         let name = self.manifest_name(manifest.checkpoint);
         let object = self.store.place(&name);
         check(manifest).map_err(|message| Error::Internal { object: object.clone(), message })?;
@@ -126,12 +132,21 @@ impl Checkpoints {
         }
         // Another coordinator may have published this number and trimmed it since. A later manifest
         // of it is there then: the latest one is never trimmed.
-        let last = self.list()?.pop().map_or(0, |listed| listed.checkpoint);
-        if last > manifest.checkpoint {
-            self.store.delete(&name)?;
-            let later = self.manifest_name(last);
-            let found = self.store.get(&later, None).unwrap_or_default();
-            return Err(rival(self.store.place(&later), &found));
+        let others = self.list()?.into_iter().rev().map(|listed| listed.checkpoint);
+        for other in others.filter(|other| *other > last && *other != manifest.checkpoint) {
+            let of_other = self.manifest_name(other);
+            let found = match self.store.get(&of_other, None) {
+                // Trimmed meanwhile.
+                Err(Error::Missing { .. }) if other < manifest.checkpoint => continue,
+                Err(error) if other < manifest.checkpoint => return Err(error),
+                found => found.unwrap_or_default(),
+            };
+            let is_own = Manifest::from_bytes(&of_other, &found)
+                .is_ok_and(|found| found.attempt == manifest.attempt);
+            if other > manifest.checkpoint || !is_own {
+                self.store.delete(&name)?;
+                return Err(rival(self.store.place(&of_other), &found));
+            }
         }
         Ok(())
     }
