@@ -11,7 +11,7 @@ use super::chunk::{KafkaChunk, Plan};
 use super::fetch::{Fetcher, Ready};
 
 /// Bytes of a chunk, unless one batch has more.
-const CHUNK_BYTES: usize = 256 << 10;
+pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Where reading of a partition goes on, as kept in checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,7 +49,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
                 commit_offsets(shared, &mut cluster, commit);
                 return;
             }
-            let full = |lane: &Lane| lane.queued_bytes >= settings.queue_bytes;
+            let full = |lane: &Lane| lane.is_full(settings.queue_bytes);
             let stale = state.lanes.iter().any(|lane| lane.is_stale(settings.queue_bytes));
             let doubt = state.lanes.iter().any(|lane| lane.doubt);
             let asks = headless || discovers || stale || doubt;

@@ -14,6 +14,7 @@ use crate::client::batch::Head;
 use crate::client::cluster::{Leader, Partition};
 use crate::client::fault::Fault;
 use crate::source::options::FetchSettings;
+use crate::source::split::CHUNK_BYTES;
 
 /// Pauses between tries: the first, and the longest.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
@@ -114,10 +115,17 @@ pub(super) struct Shared {
 }
 
 impl Lane {
+    /// Whether the queue is not filled further. A bounded partition's queue holds a whole chunk:
+    /// its split waits for one.
+    pub(super) fn is_full(&self, queue_bytes: usize) -> bool {
+        let least = if self.until < i64::MAX { CHUNK_BYTES + 1 } else { 0 };
+        self.queued_bytes >= queue_bytes.max(least)
+    }
+
     /// Whether nothing is fetched, as the queue is full, and what is known of the log has grown
     /// old. How far the split is behind is asked for most where a job does not keep up.
     pub(super) fn is_stale(&self, queue_bytes: usize) -> bool {
-        let is_full = self.queued_bytes >= queue_bytes && self.failed.is_none();
+        let is_full = self.is_full(queue_bytes) && self.failed.is_none();
         is_full && self.told.elapsed() >= STALE
     }
 }

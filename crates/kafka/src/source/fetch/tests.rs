@@ -4,6 +4,7 @@ use super::lanes::PAUSE;
 use super::*;
 use crate::client::cluster::Cluster;
 use crate::source::options::Topics;
+use crate::source::split::CHUNK_BYTES;
 use crate::tests::double::{Double, Script, records, until};
 
 /// A fetcher of all partitions, from offset 0 and epoch 2 on, and the broker.
@@ -20,7 +21,7 @@ fn fetcher(script: Script, end: i64) -> (Fetcher, Double) {
         min_bytes: 1,
         max_bytes: 1 << 20,
         partition_bytes: 1 << 20,
-        queue_bytes: 1 << 20,
+        queue_bytes: 1,
     };
     let fetcher = Fetcher::start(settings, BTreeSet::new());
     let start = |number| Start {
@@ -122,6 +123,22 @@ fn partitions_are_asked_for_in_turns() {
         }
         given.len() == 3
     });
+}
+
+/// Chunks of a bounded partition are the same whatever the memory.
+#[test]
+fn a_queue_with_little_room_holds_a_chunk() {
+    let batches = BTreeMap::from([(0, records(1, CHUNK_BYTES / 4))]);
+    let (fetcher, _broker) = fetcher(Script { batches, ..script(1, 10) }, 10);
+    let mut taken = Vec::new();
+    until(|| {
+        let most = (CHUNK_BYTES, 1 << 20);
+        if let Ok(Ready::Batches(batches)) = fetcher.take(0, most, true, Waker::noop()) {
+            taken.push(batches.len());
+        }
+        taken.iter().sum::<usize>() == 10
+    });
+    assert_eq!(taken, [3, 3, 3, 1]);
 }
 
 #[test]
