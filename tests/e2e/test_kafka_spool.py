@@ -199,6 +199,24 @@ def test_a_query_without_them_takes_the_replay(broker, tmp_path, jobs):
     assert EXPLAINED + "'sink.spool' is given" in spooled.explained()
 
 
+def test_a_replay_that_becomes_a_spool(broker, tmp_path, jobs):
+    """The topic grows while the job is dead, whose rows since its checkpoint are there."""
+    source = broker.topic(next(NAMES))
+    job = Spooled(broker, tmp_path, table(broker, source, "n BIGINT", bounded=False),
+                  "INSERT INTO o SELECT n FROM t;", "n BIGINT")
+    jobs.append(job)
+    assert "by replay" in job.explained()
+    broker.fill(source, [json.dumps({"n": n}) for n in range(500)])
+    job.start(every="60s")
+    job.until("the rows", lambda: len(job.rows()) == 500)
+    job.kill()
+    broker.grow(source, 2)
+    assert EXPLAINED in job.explained()
+    broker.fill(source, [json.dumps({"n": n}) for n in range(500, 700)], partition=1)
+    job.start()
+    consecutive(job, 700)
+
+
 # --- between checkpoint and commit ----------------------------------------------------------------
 
 def stopped_before_commit(broker, job: Spooled) -> None:
