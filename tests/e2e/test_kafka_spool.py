@@ -176,8 +176,10 @@ def test_windows_of_idle_partitions_are_there_once(broker, tmp_path, jobs):
 @pytest.mark.parametrize("partitions, query, why", [
     (4, "INSERT INTO o SELECT e FROM t CROSS JOIN UNNEST(ARRAY[n, n + 1]) AS u (e);", "reads several partitions"),
     (1, "INSERT INTO o SELECT n FROM t UNION ALL SELECT m FROM u;", "reads several partitions"),
-    (4, "INSERT INTO o SELECT t.n FROM t JOIN names FOR SYSTEM_TIME AS OF t.at ON t.n = names.id;",
+    (4, "SET 'lookup.reload' = '0';\n"
+     "INSERT INTO o SELECT t.n FROM t JOIN names FOR SYSTEM_TIME AS OF t.at ON t.n = names.id;",
      "reads several partitions"),
+    (1, "INSERT INTO o SELECT t.n FROM t JOIN names FOR SYSTEM_TIME AS OF t.at ON t.n = names.id;", "looks up rows"),
     (1, "INSERT INTO o SELECT n FROM t;", "by replay"),
 ])
 def test_what_makes_rows_vary(broker, tmp_path, partitions, query, why):

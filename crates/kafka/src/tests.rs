@@ -62,6 +62,19 @@ fn a_start_looks_for_leaders_again_and_may_be_within_open_transactions() {
     assert!(error.contains("offset 13") && error.contains("ends at offset 12"), "{error}");
 }
 
+#[test]
+fn messages_that_a_registry_may_know_later_vary() {
+    let varies = |options: &[(&str, &str)]| {
+        let table = table(&[("v", DataType::Utf8)], options);
+        KafkaTable::from_options(&table).unwrap().varies()
+    };
+    let url = ("avro-confluent.url", "http://localhost:1");
+    let (avro, skip) = (("format", "avro-confluent"), ("on_error", "skip"));
+    assert!(varies(&[avro, url, skip]).unwrap().contains("registry"));
+    assert_eq!(varies(&[avro, url]), None);
+    assert_eq!(varies(&[("format", "json"), skip]), None);
+}
+
 /// A topic that is read from a broker.
 fn read_from(broker: &Double) -> KafkaTable {
     let servers = broker.address.to_string();

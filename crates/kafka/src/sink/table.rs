@@ -176,7 +176,8 @@ impl Sink for KafkaSink {
             });
         }
         self.rows.open()?;
-        let new = || Base { series: Uuid::from_u128(random()).to_string(), rows: 0, spooled: false };
+        let new =
+            || Base { series: Uuid::from_u128(random()).to_string(), rows: 0, spooled: false };
         let resumed = state.base.take();
         let resumes = resumed.is_some();
         let base = resumed.unwrap_or_else(new);

@@ -274,6 +274,15 @@ impl Table for KafkaTable {
         !self.bounded()
     }
 
+    fn varies(&self) -> Option<&'static str> {
+        let formats = [Some(&self.of.value), self.of.key.as_ref()];
+        let has_registry = |format: &MessageFormat| format.name().ends_with("avro-confluent");
+        let leaves_out = self.of.value.on_error() != OnError::Fail;
+        (leaves_out && formats.into_iter().flatten().any(has_registry)).then_some(
+            "it leaves out messages whose schema the registry does not know, and may know later",
+        )
+    }
+
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         for format in [Some(&self.of.value), self.of.key.as_ref()].into_iter().flatten() {
             format.open()?;
