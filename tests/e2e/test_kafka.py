@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -281,10 +282,15 @@ def test_the_logs_clock_decides_what_is_too_far_ahead(broker, script, kind, coun
 
 # --- mistakes -------------------------------------------------------------------------------------
 
+# It takes connections, and says nothing.
+SILENT = socket.create_server(("127.0.0.1", 0))
+
+
 @pytest.mark.parametrize("options, said", [
     ({"topic": "no-such-topic"}, "there is no topic 'no-such-topic'"),
     ({"properties.bootstrap.servers": "127.0.0.1:1"}, "127.0.0.1:1"),
     ({"properties.bootstrap.servers": "nowhere"}, "host:port"),
+    ({"properties.bootstrap.servers": f"127.0.0.1:{SILENT.getsockname()[1]}"}, "no answer in time"),
     ({"format": "jsn"}, "did you mean 'json'?"),
     ({"format": "protobuf"}, "'protobuf'"),
     ({"scan.startup.mode": "earliest"}, "did you mean 'earliest-offset'?"),

@@ -2,6 +2,7 @@
 
 pub(crate) mod double;
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,9 @@ use millstream_contract::table::{OpenOptions, Table, TableOptions};
 
 use self::double::{Double, Script};
 use super::*;
+use crate::client::address::Address;
+use crate::client::cluster::Cluster;
+use crate::client::settings::ClientSettings;
 
 /// A table of columns that may be NULL, read from its first record on if it is read.
 pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> TableOptions {
@@ -73,6 +77,23 @@ fn messages_that_a_registry_may_know_later_vary() {
     assert!(varies(&[avro, url, skip]).unwrap().contains("registry"));
     assert_eq!(varies(&[avro, url]), None);
     assert_eq!(varies(&[("format", "json"), skip]), None);
+}
+
+#[test]
+fn a_silent_peer_is_named_soon_and_does_not_hide_a_broker() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let peer = Address { host: "127.0.0.1".into(), port };
+    let broker = Double::start(Script { partitions: 1, ..Script::default() });
+    let settings = |servers: Vec<Address>| ClientSettings { servers, ..broker.client() };
+    let began = Instant::now();
+    let mut cluster = Cluster::new(settings(vec![peer.clone()]), true);
+    let fault = cluster.patiently(|cluster| cluster.metadata(None)).unwrap_err().text();
+    assert!(fault.contains(&format!("127.0.0.1:{port}: no answer in time")), "{fault}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let mut cluster = Cluster::new(settings(vec![peer, broker.address.clone()]), true);
+    let topics = ["t".to_string()];
+    assert_eq!(cluster.patiently(|cluster| cluster.metadata(Some(&topics))).unwrap().topics.len(), 1);
 }
 
 /// A topic that is read from a broker.

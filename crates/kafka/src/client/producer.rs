@@ -108,7 +108,10 @@ impl Producer {
     /// does.
     pub(crate) fn begin(&mut self) -> Outcome<()> {
         let end = Instant::now() + super::cluster::START;
-        self.until(end, Producer::look)?;
+        self.cluster.start = Some(end);
+        let found = self.until(end, Producer::look);
+        self.cluster.start = None;
+        found?;
         self.until(end.max(Instant::now() + PATIENCE), Producer::fence)
     }
 
