@@ -93,7 +93,10 @@ fn a_silent_peer_is_named_soon_and_does_not_hide_a_broker() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let mut cluster = Cluster::new(settings(vec![peer, broker.address.clone()]), true);
     let topics = ["t".to_string()];
-    assert_eq!(cluster.patiently(|cluster| cluster.metadata(Some(&topics))).unwrap().topics.len(), 1);
+    assert_eq!(
+        cluster.patiently(|cluster| cluster.metadata(Some(&topics))).unwrap().topics.len(),
+        1
+    );
 }
 
 /// A topic that is read from a broker.

@@ -13,13 +13,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse, ApiKey, ApiVersionsRequest, ApiVersionsResponse,
-    DescribeConfigsRequest, DescribeConfigsResponse, EndTxnRequest, EndTxnResponse, FetchRequest,
-    FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest,
-    InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest,
-    MetadataResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
-    OffsetFetchResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader,
-    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
-    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    DescribeConfigsRequest, DescribeConfigsResponse, DescribeTransactionsRequest,
+    DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse,
+    FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse,
+    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse,
+    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+    ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, StrBytes};
 
@@ -56,6 +57,7 @@ requests! {
     AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,
     ApiVersions ApiVersionsRequest ApiVersionsResponse,
     DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,
+    DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,
     EndTxn EndTxnRequest EndTxnResponse,
     Fetch FetchRequest FetchResponse,
     FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,

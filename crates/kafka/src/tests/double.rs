@@ -44,6 +44,12 @@ pub(crate) struct Script {
     pub(crate) fetches: Vec<Vec<(i32, i64)>>,
     pub(crate) looks: usize,
     pub(crate) commits: usize,
+    /// Of the transactional id: the producer's epoch, and the state of its transaction. Without a
+    /// state the broker knows no producers.
+    pub(crate) epoch: i16,
+    pub(crate) state: &'static str,
+    /// The epochs with which producers began.
+    pub(crate) inits: Vec<i16>,
 }
 
 pub(crate) struct Double {
@@ -132,12 +138,25 @@ fn serve(mut stream: TcpStream, port: u16, script: &Mutex<Script>) {
                 put_text("127.0.0.1", &mut out);
                 out.put_i32(port.into());
             }
+            22 => init(request, &mut script.lock().unwrap(), &mut out),
+            65 => {
+                // Tags, no delay, one transaction without an error, its id `p`.
+                out.put_slice(&[0, 0, 0, 0, 0, 2, 0, 0, 2, b'p']);
+                let state = script.lock().unwrap().state;
+                out.put_u8(state.len() as u8 + 1);
+                out.put_slice(state.as_bytes());
+                // Time-out, start, producer and epoch; no topics, no tags.
+                out.put_slice(&[0; 4 + 8 + 8 + 2]);
+                out.put_slice(&[1, 0, 0]);
+            }
             // Versions: those of the first kind of answer have no tags.
             _ if version > 0 => out.put_slice(&[0, 35, 0, 0, 0, 0]),
             _ => {
-                out.put_slice(&[0, 0, 0, 0, 0, 5]);
-                for (kind, version) in [(1, 11), (2, 8), (3, 7), (8, 7), (10, 2)] {
-                    [kind, 0, version].into_iter().for_each(|number| out.put_i16(number));
+                let all = [(1, 11), (2, 8), (3, 7), (8, 7), (10, 2), (22, 4), (65, 0)];
+                let knows = if script.lock().unwrap().state.is_empty() { 5 } else { 7 };
+                out.put_slice(&[0, 0, 0, 0, 0, knows]);
+                for (kind, version) in &all[..knows as usize] {
+                    [*kind, 0, *version].into_iter().for_each(|number| out.put_i16(number));
                 }
             }
         }
@@ -186,6 +205,21 @@ fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8
             [partition, 1, 3, 0, 0, 0].into_iter().for_each(|number| out.put_i32(number));
         }
     }
+}
+
+/// `InitProducerId` 4: of producer 7, whose epoch rises.
+fn init(request: &[u8], script: &mut Script, out: &mut Vec<u8>) {
+    // The last are the epoch, and no tags.
+    let mut epoch = &request[request.len() - 3..];
+    let epoch = epoch.get_i16();
+    script.inits.push(epoch);
+    let is_fenced = epoch != script.epoch;
+    script.epoch += i16::from(!is_fenced);
+    out.put_slice(&[0; 1 + 4]);
+    out.put_i16(if is_fenced { 90 } else { 0 });
+    out.put_i64(7);
+    out.put_i16(script.epoch);
+    out.put_u8(0);
 }
 
 /// `ListOffsets` 8, of a topic's one partition.
