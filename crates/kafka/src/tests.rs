@@ -2,13 +2,14 @@
 
 pub(crate) mod double;
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, Field, Schema};
 use millstream_contract::sink::{Sink, Writers};
-use millstream_contract::table::{OpenOptions, Table, TableOptions};
+use millstream_contract::table::{OpenOptions, Position, Positions, Table, TableOptions};
 
 use self::double::{Double, Script};
 use super::*;
@@ -97,6 +98,27 @@ fn a_silent_peer_is_named_soon_and_does_not_hide_a_broker() {
         cluster.patiently(|cluster| cluster.metadata(Some(&topics))).unwrap().topics.len(),
         1
     );
+}
+
+#[test]
+fn the_end_of_a_bounded_read_is_committed_to_its_group() {
+    let broker = Double::start(Script { partitions: 2, ..Script::default() });
+    let servers = broker.address.to_string();
+    let options = [
+        ("format", "raw"),
+        ("properties.bootstrap.servers", &servers),
+        ("properties.group.id", "g"),
+        ("scan.bounded.mode", "latest-offset"),
+    ];
+    let table = KafkaTable::from_options(&table(&[("v", DataType::Binary)], &options)).unwrap();
+    let committed = |name: &str, offset: u64| {
+        let position = Position(vec![offset, 0, 0, 0, offset]);
+        let ended = BTreeSet::from([name.to_string()]);
+        table.committed(&Positions::from([(name.to_string(), position)]), &ended).unwrap();
+        broker.script().commits
+    };
+    // The first was read to its end by an earlier run.
+    assert_eq!((committed("t-0", 0), committed("t-1", 10)), (0, 1));
 }
 
 /// A topic that is read from a broker.
