@@ -218,7 +218,8 @@ impl Cluster {
         self.metadata_of(topics, |_| true)
     }
 
-    /// The wanted topics among these, or among all. Errors of other topics do not count.
+    /// The wanted topics among these, or among all but Kafka's own. Errors of other topics do not
+    /// count.
     pub(crate) fn metadata_of(
         &mut self,
         topics: Option<&[String]>,
@@ -244,7 +245,7 @@ impl Cluster {
         }
         for topic in response.topics {
             let name = topic.name.map(|name| name.0.to_string()).unwrap_or_default();
-            if !is_wanted(&name) {
+            if !is_wanted(&name) || (topics.is_none() && topic.is_internal) {
                 continue;
             }
             match error_of(topic.error_code) {

@@ -180,10 +180,10 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
     out.put_slice(text.as_bytes());
 }
 
-/// Metadata 7. Among all topics is one that may not be seen.
+/// Metadata 7. Among all topics are one that may not be seen, and one of Kafka's own.
 fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8>) {
     script.looks += 1;
-    let skipped = if request.get_i32() < 0 { 0 } else { 1 };
+    let skipped = if request.get_i32() < 0 { 0 } else { 2 };
     [0, 1, 1].into_iter().for_each(|number| out.put_i32(number));
     put_text("127.0.0.1", out);
     out.put_i32(port.into());
@@ -192,12 +192,12 @@ fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8
     out.put_i32(1);
     let (error, partitions) =
         if script.looks <= script.looks_unknown { (3, 0) } else { (0, script.partitions) };
-    let topics = [(29, "secret", 0), (error, "t", partitions)];
-    out.put_i32(2 - skipped as i32);
+    let topics = [(29, "secret", 0), (0, "__consumer_offsets", 1), (error, "t", partitions)];
+    out.put_i32(3 - skipped as i32);
     for (error, name, partitions) in topics.into_iter().skip(skipped) {
         out.put_i16(error);
         put_text(name, out);
-        out.put_u8(0);
+        out.put_u8(u8::from(name.starts_with('_')));
         out.put_i32(partitions);
         for partition in 0..partitions {
             out.put_i16(0);
