@@ -349,7 +349,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a property, beside others.
+    /// The error of a property, beside others.
     fn said(name: &str, value: &str, others: &[(&str, &str)]) -> String {
         let key = format!("{PREFIX}{name}");
         let options: Vec<(&str, &str)> =

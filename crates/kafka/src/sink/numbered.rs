@@ -58,7 +58,7 @@ pub(super) struct Base {
 
 impl Base {
     /// The number of the first row of a job that goes on, where rows below `known` are in Kafka.
-    /// `varies`: it computes other rows than before.
+    /// `varies`: the job computes other rows than before.
     pub(super) fn next(&self, known: u64, varies: bool) -> u64 {
         if varies && self.spooled { known } else { self.rows }
     }

@@ -14,8 +14,9 @@ use crate::client::batch::Head;
 use crate::client::cluster::{Leader, Partition};
 use crate::client::fault::Fault;
 use crate::source::options::FetchSettings;
-use crate::source::split::CHUNK_BYTES;
 
+/// Bytes of a chunk, unless one batch has more.
+pub(in crate::source) const CHUNK_BYTES: usize = 256 << 10;
 /// Pauses between tries: the first, and the longest.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -115,8 +116,8 @@ pub(super) struct Shared {
 }
 
 impl Lane {
-    /// Whether the queue is not filled further. A bounded partition's queue holds a whole chunk:
-    /// its split waits for one.
+    /// Whether the queue is not filled further. A bounded partition's queue holds a whole chunk,
+    /// as the split waits for a chunk.
     pub(super) fn is_full(&self, queue_bytes: usize) -> bool {
         let least = if self.until < i64::MAX { CHUNK_BYTES + 1 } else { 0 };
         self.queued_bytes >= queue_bytes.max(least)

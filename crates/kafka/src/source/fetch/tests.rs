@@ -4,7 +4,6 @@ use super::lanes::PAUSE;
 use super::*;
 use crate::client::cluster::Cluster;
 use crate::source::options::Topics;
-use crate::source::split::CHUNK_BYTES;
 use crate::tests::double::{Double, Script, records, until};
 
 /// A fetcher of all partitions, from offset 0 and epoch 2 on, and the broker.
