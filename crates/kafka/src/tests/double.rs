@@ -44,6 +44,8 @@ pub(crate) struct Script {
     pub(crate) fetches: Vec<Vec<(i32, i64)>>,
     pub(crate) looks: usize,
     pub(crate) commits: usize,
+    /// The code of each answer to a commit.
+    pub(crate) commit_error: i16,
     /// Of the transactional id: the producer's epoch, and the state of its transaction. Without a
     /// state the broker knows no producers.
     pub(crate) epoch: i16,
@@ -129,8 +131,11 @@ fn serve(mut stream: TcpStream, port: u16, script: &Mutex<Script>) {
                     script.closes -= 1;
                     return;
                 }
-                // No delay, no topics.
-                out.put_slice(&[0; 8]);
+                // No delay, one topic, its partition.
+                out.put_slice(&[0, 0, 0, 0, 0, 0, 0, 1]);
+                put_text("t", &mut out);
+                out.put_slice(&[0, 0, 0, 1, 0, 0, 0, 0]);
+                out.put_i16(script.commit_error);
             }
             10 => {
                 // No delay, no error, no message, broker 1.

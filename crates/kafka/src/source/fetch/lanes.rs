@@ -102,6 +102,8 @@ pub(super) struct State {
     /// The partitions that there are, as far as the keeper has seen.
     pub(super) seen: BTreeSet<Partition>,
     pub(super) commit: Option<BTreeMap<Partition, i64>>,
+    /// Why offsets were not committed the last time.
+    pub(super) uncommitted: Option<String>,
     /// A fault since, and whether it has been told.
     pub(super) trouble: Option<(Instant, String, bool)>,
     pub(super) news: VecDeque<String>,

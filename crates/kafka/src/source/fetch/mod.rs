@@ -54,6 +54,7 @@ impl Fetcher {
             threads: BTreeSet::new(),
             seen,
             commit: None,
+            uncommitted: None,
             trouble: None,
             news: VecDeque::new(),
             stop: false,

@@ -13,7 +13,7 @@ fn fetcher(script: Script, end: i64) -> (Fetcher, Double) {
     let settings = FetchSettings {
         client: double.client(),
         topics: Topics::List(vec!["t".into()]),
-        group: None,
+        group: Some("g".into()),
         committed_only: true,
         discovery: None,
         max_wait_ms: 5,
@@ -182,6 +182,24 @@ fn topics_that_do_not_match_may_have_errors() {
     let found = pattern("^(?:t|_.*)$").metadata(&mut cluster).unwrap();
     assert_eq!(found.topics.keys().collect::<Vec<_>>(), ["t"]);
     assert!(pattern("^(?:s.*)$").metadata(&mut cluster).is_err());
+}
+
+#[test]
+fn offsets_that_are_not_committed_are_told_once() {
+    const UNKNOWN_MEMBER_ID: i16 = 25;
+    let script = Script { commit_error: UNKNOWN_MEMBER_ID, ..script(1, 10) };
+    let (fetcher, broker) = fetcher(script, i64::MAX);
+    let mut told = Vec::new();
+    for turn in 1..=3 {
+        fetcher.commit(BTreeMap::from([(Partition { topic: "t".into(), number: 0 }, turn)]));
+        until(|| broker.script().commits == turn as usize);
+        told.extend(fetcher.news());
+    }
+    until(|| {
+        told.extend(fetcher.news());
+        !told.is_empty()
+    });
+    assert!(told.len() == 1 && told[0].contains("the group has members"), "{told:?}");
 }
 
 #[test]
