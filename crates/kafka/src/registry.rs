@@ -412,7 +412,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
             let (mut peer, _) = listener.accept().unwrap();
-            peer.read(&mut [0; 4_096]).unwrap();
+            let _bytes = peer.read(&mut [0; 4_096]).unwrap();
             peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n").unwrap();
             while peer.write_all(&[b' '; 1 << 16]).is_ok() {}
         });
