@@ -18,7 +18,7 @@
 //! | `fetch.max.wait.ms`, `fetch.min.bytes` | `500`, `1` | how long a broker waits for how much |
 //! | `fetch.max.bytes`, `max.partition.fetch.bytes` | 50 MiB, 1 MiB | of one response |
 //! | `request.timeout.ms` | `30000` | until an answer counts as lost |
-//! | `socket.connection.setup.timeout.ms` | `4000` | until a broker counts as away |
+//! | `socket.connection.setup.timeout.ms` | `4000` | for connection, encryption and password |
 //!
 //! Properties of Java's client that change nothing here are accepted ([`WITHOUT_EFFECT`]); others
 //! are refused.
