@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_rival_is_named() {
-        for (epoch, state, asked) in [(4, "Empty", &[3][..]), (5, "CompleteAbort", &[3, 4])] {
+        for (epoch, state, asked) in [(4, "Empty", &[3][..]), (5, "CompleteAbort", &[3, 4][..])] {
             let (begun, inits) = begin_again(epoch, state);
             let said = begun.unwrap_err().text();
             assert!(said.contains("another job writes with the same id"), "{said}");
