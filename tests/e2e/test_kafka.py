@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -78,12 +79,15 @@ def test_columns_beside_the_records(broker, topic, script):
     columns = ("v INT, p INT METADATA FROM 'partition' VIRTUAL, `offset` BIGINT METADATA VIRTUAL, "
                "ts TIMESTAMP(3) METADATA FROM 'timestamp', kind STRING METADATA FROM 'timestamp-type' VIRTUAL, "
                "topic STRING METADATA VIRTUAL, epoch INT METADATA FROM 'leader-epoch' VIRTUAL, "
-               "headers MAP<STRING, BYTES> METADATA")
+               "headers MAP<STRING, BYTES> METADATA, "
+               "many ARRAY<ROW<key STRING, `value` BYTES>> METADATA FROM 'header-list' VIRTUAL")
     result = script.run(table(broker, topic, columns) +
-                        "SELECT v, p, `offset`, ts, kind, topic, epoch, CARDINALITY(headers) FROM t;")
+                        "SELECT v, p, `offset`, ts, kind, topic, epoch, CARDINALITY(headers), CARDINALITY(many), "
+                        "many[1].key, CAST(many[1].`value` AS STRING), CAST(many[2].`value` AS STRING) FROM t;")
     assert [row[:3] for row in rows(result)] == [["1", "0", "0"], ["2", "0", "1"]]
-    assert rows(result)[0][3:] == ["2023-11-14 22:13:20.123", "CreateTime", topic, "0", "1"], result.stdout
-    assert rows(result)[1][7] == "0"
+    assert rows(result)[0][3:8] == ["2023-11-14 22:13:20.123", "CreateTime", topic, "0", "1"], result.stdout
+    assert rows(result)[0][8:] == ["2", "h", "x", "y"], result.stdout
+    assert rows(result)[1][7:] == ["0", "0", "", "", ""], result.stdout
 
 
 def test_keys_and_values(broker, topic, script):
@@ -172,6 +176,28 @@ def test_where_reading_begins_and_ends(broker, script):
     broker.commit("of-others", topic, 6, partition=1)
     specific += ", 'properties.group.id' = 'of-others'"
     assert read("specific-offsets", specific) == [8, 9, *range(16, 20)]
+    until = ", 'scan.bounded.mode' = 'group-offsets', 'properties.group.id' = 'of-others'"
+    without = harness.run("run", script.write(
+        table(broker, topic, "v INT", until, bounded=False) + "SELECT v FROM t;"))
+    assert without.code != 0 and "'of-others' has no offset" in without.stderr, without.stderr
+    broker.commit("of-others", topic, 2, partition=0)
+    assert read("earliest-offset", until, bounded=False) == [0, 1, *range(10, 16)]
+
+
+def test_several_topics_are_one_table(broker, script):
+    topics = [broker.topic(next(NAMES), 1 + number % 2) for number in range(3)]
+    for number, topic in enumerate(topics):
+        broker.fill(topic, [json.dumps({"v": 10 * number + n}) for n in range(10)], partition=number % 2)
+
+    def read(option: str, value: str) -> list[int]:
+        text = table(broker, "of-all", "v INT").replace("'topic' = 'of-all'", f"'{option}' = '{value}'")
+        return sorted(int(row[0]) for row in rows(script.run(text + "SELECT v FROM t;")))
+
+    assert read("topic", f"{topics[2]};{topics[0]}") == [*range(10), *range(20, 30)]
+    assert read("topic-pattern", f"{topics[0].replace('t', '.')}|{topics[1]}|{topics[2]}") == list(range(30))
+    # Not Kafka's own topics, which are no JSON.
+    broker.commit("anybody", topics[0], 1)
+    assert read("topic-pattern", f"{topics[1]}|__.*") == list(range(10, 20))
 
 
 def test_windows_over_four_partitions(broker, script):
@@ -281,10 +307,15 @@ def test_the_logs_clock_decides_what_is_too_far_ahead(broker, script, kind, coun
 
 # --- mistakes -------------------------------------------------------------------------------------
 
+# It takes connections, and says nothing.
+SILENT = socket.create_server(("127.0.0.1", 0))
+
+
 @pytest.mark.parametrize("options, said", [
     ({"topic": "no-such-topic"}, "there is no topic 'no-such-topic'"),
     ({"properties.bootstrap.servers": "127.0.0.1:1"}, "127.0.0.1:1"),
     ({"properties.bootstrap.servers": "nowhere"}, "host:port"),
+    ({"properties.bootstrap.servers": f"127.0.0.1:{SILENT.getsockname()[1]}"}, "no answer in time"),
     ({"format": "jsn"}, "did you mean 'json'?"),
     ({"format": "protobuf"}, "'protobuf'"),
     ({"scan.startup.mode": "earliest"}, "did you mean 'earliest-offset'?"),
@@ -332,6 +363,10 @@ def test_offsets_below_the_log_are_told(broker, topic, script):
     result = harness.run("run", script.write(text))
     assert result.code != 0 and "offset 2" in result.stderr and "offset 5" in result.stderr, result.stderr
     assert "earliest-offset" in result.stderr
+    broker.commit("behind", topic, 3)
+    behind = table(broker, topic, "v INT", ", 'properties.group.id' = 'behind'", start="group-offsets")
+    result = harness.run("run", script.write(behind + "SELECT * FROM t;"))
+    assert result.code != 0 and "offset 3" in result.stderr and "offset 5" in result.stderr, result.stderr
 
 
 # --- writing --------------------------------------------------------------------------------------

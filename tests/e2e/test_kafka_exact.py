@@ -126,6 +126,20 @@ def test_offsets_are_committed_to_the_group(broker, topic, tmp_path, jobs):
         time.sleep(0.2)
 
 
+def test_the_end_of_a_bounded_read_is_committed(broker, topic, tmp_path, jobs):
+    """So that the next night's job goes on there."""
+    nightly = ", 'properties.group.id' = 'nightly', 'properties.auto.offset.reset' = 'earliest'"
+    job = Job(broker, tmp_path, topic, broker.topic(next(NAMES)), bounded=True, more=nightly)
+    job.script.write_text(job.script.read_text().replace("earliest-offset", "group-offsets"))
+    jobs.append(job)
+    for night in range(2):
+        broker.fill(topic, [message(n) for n in range(100)])
+        running = job.start(1, "100ms", "--fresh")
+        said = running.communicate(timeout=60)
+        assert running.returncode == 0, said
+        assert broker.committed("nightly", topic) == 100 * (night + 1)
+
+
 def until(what: str, condition, running: subprocess.Popen) -> None:
     end = time.monotonic() + 30
     while not condition():

@@ -127,10 +127,12 @@ def mistakes(broker) -> dict[str, tuple]:
         "no certificate in the file": ("TLS", {"properties.ssl.truststore.location": f"{broker.certificates}/ca.key"},
                                        "localhost", ["no certificate"]),
         "a store of Java's": ("TLS", {"properties.ssl.truststore.location": "store.jks"}, "localhost", ["keytool"]),
+        "a key with a password": ("KNOWN", own(broker, "client") | {"properties.ssl.key.password": "x"}, "localhost",
+                                  ["openssl"]),
     }
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(10))
 def test_mistakes_are_named(broker, script, number):
     name, (listener, more, host, said) = list(mistakes(broker).items())[number]
     result = harness.run("run", script.write(table(broker, listener, more, host)))

@@ -176,8 +176,10 @@ def test_windows_of_idle_partitions_are_there_once(broker, tmp_path, jobs):
 @pytest.mark.parametrize("partitions, query, why", [
     (4, "INSERT INTO o SELECT e FROM t CROSS JOIN UNNEST(ARRAY[n, n + 1]) AS u (e);", "reads several partitions"),
     (1, "INSERT INTO o SELECT n FROM t UNION ALL SELECT m FROM u;", "reads several partitions"),
-    (4, "INSERT INTO o SELECT t.n FROM t JOIN names FOR SYSTEM_TIME AS OF t.at ON t.n = names.id;",
+    (4, "SET 'lookup.reload' = '0';\n"
+     "INSERT INTO o SELECT t.n FROM t JOIN names FOR SYSTEM_TIME AS OF t.at ON t.n = names.id;",
      "reads several partitions"),
+    (1, "INSERT INTO o SELECT t.n FROM t JOIN names FOR SYSTEM_TIME AS OF t.at ON t.n = names.id;", "looks up rows"),
     (1, "INSERT INTO o SELECT n FROM t;", "by replay"),
 ])
 def test_what_makes_rows_vary(broker, tmp_path, partitions, query, why):
@@ -197,6 +199,24 @@ def test_a_query_without_them_takes_the_replay(broker, tmp_path, jobs):
     spooled = Spooled(broker, tmp_path, numbers(100), "INSERT INTO o SELECT n FROM t;", "n BIGINT",
                       ", 'sink.spool' = 'rows'")
     assert EXPLAINED + "'sink.spool' is given" in spooled.explained()
+
+
+def test_a_replay_that_becomes_a_spool(broker, tmp_path, jobs):
+    """The topic grows while the job is dead, whose rows since its checkpoint are there."""
+    source = broker.topic(next(NAMES))
+    job = Spooled(broker, tmp_path, table(broker, source, "n BIGINT", bounded=False),
+                  "INSERT INTO o SELECT n FROM t;", "n BIGINT")
+    jobs.append(job)
+    assert "by replay" in job.explained()
+    broker.fill(source, [json.dumps({"n": n}) for n in range(500)])
+    job.start(every="60s")
+    job.until("the rows", lambda: len(job.rows()) == 500)
+    job.kill()
+    broker.grow(source, 2)
+    assert EXPLAINED in job.explained()
+    broker.fill(source, [json.dumps({"n": n}) for n in range(500, 700)], partition=1)
+    job.start()
+    consecutive(job, 700)
 
 
 # --- between checkpoint and commit ----------------------------------------------------------------

@@ -125,6 +125,14 @@ def test_a_transaction_that_expires_is_written_again(job, proxy, api):
     one.has(*range(14))
 
 
+def test_a_transaction_expires_whose_beginning_is_not_known(job, proxy):
+    """The answer to its first write is lost."""
+    one = begun(job, more=", 'properties.transaction.timeout.ms' = '1000'")
+    proxy.on(faults.PRODUCE, response=lambda frame: time.sleep(3))
+    one.feed(10, 11, 12)
+    one.has(*range(13))
+
+
 def test_a_transaction_that_expires_is_no_loop_of_restarts(job, proxy):
     one = begun(job, more=", 'properties.transaction.timeout.ms' = '1000'")
     rule = proxy.on(faults.END_TXN, request=faults.late(60))

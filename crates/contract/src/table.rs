@@ -45,6 +45,10 @@ pub trait Table: Send + Sync + Debug {
     fn splits_are_apart(&self) -> bool {
         false
     }
+    /// Why records that are read again may be others; `None`: they are the same.
+    fn varies(&self) -> Option<&'static str> {
+        None
+    }
     /// Whether senders of its splits come and go ([`Split::is_absent`]).
     fn has_senders(&self) -> bool {
         false

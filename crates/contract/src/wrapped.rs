@@ -89,6 +89,10 @@ impl<W: Words + 'static> Table for Wrapped<W> {
         self.inner.splits_are_apart()
     }
 
+    fn varies(&self) -> Option<&'static str> {
+        self.inner.varies()
+    }
+
     fn has_senders(&self) -> bool {
         self.inner.has_senders()
     }

@@ -54,6 +54,9 @@ impl Table for Growing {
     fn bounded(&self) -> bool {
         false
     }
+    fn varies(&self) -> Option<&'static str> {
+        Some("it grows")
+    }
     fn open(&self, _: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let names = self.only.clone().unwrap_or_else(|| self.all.lock().unwrap().clone());
         let open = |name: String| -> Box<dyn Split> {
@@ -157,6 +160,7 @@ fn a_table_adds_splits_while_it_is_read() {
         let growing = Growing::default();
         growing.grow();
         let mut reading = Reading::from(wrap(Arc::new(growing.clone())), Positions::new());
+        assert_eq!(reading.table.varies(), Some("it grows"));
         assert_eq!(reading.grow(), 0, "nothing has come");
         reading.read(0, 3);
         growing.grow();

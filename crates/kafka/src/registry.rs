@@ -36,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(500);
 /// An unknown number is asked for again after this time.
 const UNKNOWN: Duration = Duration::from_secs(10);
+/// Unknown numbers that are remembered: garbage may name any.
+const UNKNOWN_MAX: usize = 10_000;
+/// Bytes of an answer; a schema is much smaller.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// The content type of requests and answers.
 const CONTENT: &str = "application/vnd.schemaregistry.v1+json";
@@ -164,11 +168,21 @@ impl Registry {
             request = request.header(CONTENT_TYPE, CONTENT).body(body.to_string());
         }
         let answer = self.runtime.block_on(async {
-            let answer = request.send().await?;
-            let status = answer.status();
-            Ok::<_, reqwest::Error>((status, answer.bytes().await?))
+            let mut answer = request.send().await?;
+            let mut bytes = Vec::new();
+            while let Some(chunk) = answer.chunk().await? {
+                bytes.extend_from_slice(&chunk);
+                if bytes.len() > ANSWER_BYTES_MAX {
+                    break;
+                }
+            }
+            Ok::<_, reqwest::Error>((answer.status(), bytes))
         });
         let (status, bytes) = answer.map_err(|error| Fault::Away(reason(&error)))?;
+        if bytes.len() > ANSWER_BYTES_MAX {
+            let message = format!("expected a schema, found more than {ANSWER_BYTES_MAX} bytes");
+            return Err(Fault::Refused(message, format!("check '{}url'", self.prefix)));
+        }
         let answer: Option<Value> = serde_json::from_slice(&bytes).ok();
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             return Err(Fault::Away(format!("it answers {status}{}", said(answer.as_ref()))));
@@ -215,6 +229,14 @@ impl Registry {
         }
     }
 
+    fn note_unknown(&self, number: u32) {
+        let mut unknown = lock(&self.unknown);
+        if unknown.len() >= UNKNOWN_MAX {
+            unknown.clear();
+        }
+        unknown.insert(number, Instant::now());
+    }
+
     fn error(&self, fault: Fault) -> Error {
         let (message, help) = match fault {
             Fault::Refused(message, help) => (message, help),
@@ -255,7 +277,7 @@ impl SchemaRegistry for Registry {
             self.ask_patiently(&["schemas", "ids", &number.to_string()], None)?;
         drop(asking);
         if status == StatusCode::NOT_FOUND {
-            lock(&self.unknown).insert(number, Instant::now());
+            self.note_unknown(number);
             return Ok(None);
         }
         let is_avro = answer["schemaType"].as_str().is_none_or(|kind| kind == "AVRO");
@@ -359,5 +381,42 @@ fn reason(error: &reqwest::Error) -> String {
     match source {
         Some(source) => format!("no answer: {source}"),
         None => "no answer".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use arrow::datatypes::DataType;
+
+    use super::*;
+
+    fn registry(url: &str) -> Registry {
+        let table = crate::tests::table(&[("v", DataType::Utf8)], &[("avro-confluent.url", url)]);
+        let options = Options::new(&table);
+        Registry::from_options(&table, &options, "avro-confluent.", "t-value".into()).unwrap()
+    }
+
+    #[test]
+    fn numbers_in_garbage_do_not_fill_the_memory() {
+        let registry = registry("http://localhost:1");
+        (0..3 * UNKNOWN_MAX as u32).for_each(|number| registry.note_unknown(number));
+        assert!(lock(&registry.unknown).len() <= UNKNOWN_MAX);
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            let _bytes = peer.read(&mut [0; 4_096]).unwrap();
+            peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n").unwrap();
+            while peer.write_all(&[b' '; 1 << 16]).is_ok() {}
+        });
+        let error = registry(&format!("http://127.0.0.1:{port}")).check().unwrap_err().to_string();
+        assert!(error.contains("more than 16777216 bytes"), "{error}");
     }
 }

@@ -120,14 +120,16 @@ pub(crate) struct Cluster {
     pub(crate) committed_only: bool,
     brokers: BTreeMap<i32, Address>,
     connections: BTreeMap<Address, Connection>,
+    /// The end of a start: connections are not waited for any longer.
+    pub(super) start: Option<Instant>,
     /// Since when a wanted topic is not there.
     missing_since: Option<Instant>,
 }
 
 impl Cluster {
     pub(crate) fn new(settings: ClientSettings, committed_only: bool) -> Cluster {
-        let (brokers, connections, missing_since) = Default::default();
-        Cluster { settings, committed_only, brokers, connections, missing_since }
+        let (brokers, connections, start, missing_since) = Default::default();
+        Cluster { settings, committed_only, brokers, connections, start, missing_since }
     }
 
     /// Tries until the start's time is over.
@@ -136,12 +138,25 @@ impl Cluster {
         mut ask: impl FnMut(&mut Cluster) -> Outcome<T>,
     ) -> Outcome<T> {
         let end = Instant::now() + START;
+        self.start = Some(end);
         loop {
             match ask(self) {
                 Err(Fault::Retry(_)) if Instant::now() + PAUSE < end => thread::sleep(PAUSE),
-                result => return result,
+                result => {
+                    self.start = None;
+                    return result;
+                }
             }
         }
+    }
+
+    /// A new connection. At a start, so many addresses share the time that is left.
+    fn open(&self, address: &Address, sharing: usize) -> Outcome<Connection> {
+        let Some(end) = self.start else { return session::open(address, &self.settings) };
+        let left = end.saturating_duration_since(Instant::now()) / sharing as u32;
+        let mut settings = self.settings.clone();
+        settings.connect_timeout = settings.connect_timeout.min(left).max(PAUSE);
+        session::open(address, &settings)
     }
 
     /// Talks to the broker at an address; after a fault the connection is not used again.
@@ -150,9 +165,18 @@ impl Cluster {
         address: &Address,
         talk: impl FnOnce(&mut Connection) -> Outcome<T>,
     ) -> Outcome<T> {
+        self.with_one_of(address, 1, talk)
+    }
+
+    fn with_one_of<T>(
+        &mut self,
+        address: &Address,
+        sharing: usize,
+        talk: impl FnOnce(&mut Connection) -> Outcome<T>,
+    ) -> Outcome<T> {
         let mut connection = match self.connections.remove(address) {
             Some(connection) => connection,
-            None => session::open(address, &self.settings)?,
+            None => self.open(address, sharing)?,
         };
         let result = talk(&mut connection);
         if result.is_ok() {
@@ -175,8 +199,8 @@ impl Cluster {
             }
         }
         let mut last = Fault::retry("no broker is known".into());
-        for address in addresses {
-            match self.with(&address, &mut talk) {
+        for (number, address) in addresses.iter().enumerate() {
+            match self.with_one_of(address, addresses.len() - number, &mut talk) {
                 Err(fault @ Fault::Retry(_)) => last = fault,
                 result => return result,
             }
@@ -194,7 +218,8 @@ impl Cluster {
         self.metadata_of(topics, |_| true)
     }
 
-    /// The wanted topics among these, or among all. Errors of other topics do not count.
+    /// The wanted topics among these, or among all but Kafka's own. Errors of other topics do not
+    /// count.
     pub(crate) fn metadata_of(
         &mut self,
         topics: Option<&[String]>,
@@ -220,7 +245,7 @@ impl Cluster {
         }
         for topic in response.topics {
             let name = topic.name.map(|name| name.0.to_string()).unwrap_or_default();
-            if !is_wanted(&name) {
+            if !is_wanted(&name) || (topics.is_none() && topic.is_internal) {
                 continue;
             }
             match error_of(topic.error_code) {

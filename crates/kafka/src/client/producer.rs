@@ -108,7 +108,10 @@ impl Producer {
     /// does.
     pub(crate) fn begin(&mut self) -> Outcome<()> {
         let end = Instant::now() + super::cluster::START;
-        self.until(end, Producer::look)?;
+        self.cluster.start = Some(end);
+        let found = self.until(end, Producer::look);
+        self.cluster.start = None;
+        found?;
         self.until(end.max(Instant::now() + PATIENCE), Producer::fence)
     }
 
@@ -154,7 +157,10 @@ impl Producer {
         let (id, epoch) = self.writer.filter(|_| transactional).unwrap_or((-1, -1));
         let (mut response, mut second_version) = self.init(address.as_ref(), id, epoch)?;
         let is_fenced = |code: i16| error_of(code).is_some_and(is_fenced);
-        if self.is_open && is_fenced(response.error_code) {
+        if let Some(coordinator) = address.as_ref().filter(|_| is_fenced(response.error_code))
+            // Where an answer was lost, the broker may have a transaction, and may not.
+            && (self.is_open || self.has_expired(coordinator)?)
+        {
             // A time-out of the transaction raises the epoch by one, a second producer by two.
             let next = epoch.saturating_add(1);
             (response, second_version) = self.init(address.as_ref(), id, next)?;
@@ -164,7 +170,9 @@ impl Producer {
             if error == ResponseError::InvalidTransactionTimeout {
                 return Err(self.timeout_fault());
             }
-            return Err(self.fault("the producer's start", error));
+            let id = self.settings.transactional_id.as_deref().unwrap_or_default();
+            let topic = &self.settings.topic;
+            return Err(Fault::of_producer(id, topic, "the producer's start", error));
         }
         self.second_version = second_version;
         self.writer = Some((response.producer_id.0, response.producer_epoch));
@@ -217,11 +225,15 @@ impl Producer {
         }
     }
 
+    /// Whether a producer that is fenced off has a rival shows when it begins again.
     pub(super) fn fault(&self, what: &str, error: ResponseError) -> Fault {
-        let id = self.settings.transactional_id.as_deref().unwrap_or_default();
-        match is_fenced(error) && self.is_open {
+        let id = self.settings.transactional_id.as_deref();
+        match id.is_some() && is_fenced(error) {
             true => Fault::Aborted(format!("{what}: {error}")),
-            false => Fault::of_producer(id, &self.settings.topic, what, error),
+            false => {
+                let id = id.unwrap_or_default();
+                Fault::of_producer(id, &self.settings.topic, what, error)
+            }
         }
     }
 
@@ -403,4 +415,51 @@ fn is_fenced(error: ResponseError) -> bool {
 
 pub(super) fn transactional_id(id: &str) -> TransactionalId {
     TransactionalId(StrBytes::from_string(id.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::double::{Double, Script};
+
+    /// A producer of epoch 3 begins again, for which the broker has an epoch and a state.
+    fn begin_again(epoch: i16, state: &'static str) -> (Outcome<()>, Vec<i16>) {
+        let script = Script { partitions: 1, epoch, state, ..Script::default() };
+        let broker = Double::start(script);
+        let settings = ProducerSettings {
+            topic: "t".into(),
+            transactional_id: Some("p".into()),
+            transaction_timeout_ms: 1_000,
+            acks: -1,
+            packing: None,
+            batch_bytes: 1 << 20,
+        };
+        let away = Arc::new(Away::new("t", "here:1"));
+        let mut producer = Producer::new(Cluster::new(broker.client(), true), settings, away);
+        producer.writer = Some((7, 3));
+        let fault = producer.fault("partition 0", ResponseError::InvalidProducerEpoch);
+        assert!(matches!(fault, Fault::Aborted(_)), "{fault:?}");
+        let begun = producer.begin_again();
+        if begun.is_ok() {
+            assert_eq!(producer.writer, Some((7, epoch + 1)));
+        }
+        (begun, std::mem::take(&mut broker.script().inits))
+    }
+
+    #[test]
+    fn a_transaction_that_expired_after_a_lost_answer_has_no_rival() {
+        let (begun, inits) = begin_again(4, "CompleteAbort");
+        begun.unwrap();
+        assert_eq!(inits, [3, 4]);
+    }
+
+    #[test]
+    fn a_rival_is_named() {
+        for (epoch, state, asked) in [(4, "Empty", &[3][..]), (5, "CompleteAbort", &[3, 4][..])] {
+            let (begun, inits) = begin_again(epoch, state);
+            let said = begun.unwrap_err().text();
+            assert!(said.contains("another job writes with the same id"), "{said}");
+            assert_eq!(inits, asked);
+        }
+    }
 }

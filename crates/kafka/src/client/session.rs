@@ -12,5 +12,6 @@ pub(crate) fn open(address: &Address, settings: &ClientSettings) -> Outcome<Conn
     if let Some(user) = &settings.user {
         log_in(&mut connection, user)?;
     }
+    connection.note_start();
     Ok(connection)
 }

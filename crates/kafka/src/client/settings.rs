@@ -18,7 +18,7 @@
 //! | `fetch.max.wait.ms`, `fetch.min.bytes` | `500`, `1` | how long a broker waits for how much |
 //! | `fetch.max.bytes`, `max.partition.fetch.bytes` | 50 MiB, 1 MiB | of one response |
 //! | `request.timeout.ms` | `30000` | until an answer counts as lost |
-//! | `socket.connection.setup.timeout.ms` | `4000` | until a broker counts as away |
+//! | `socket.connection.setup.timeout.ms` | `4000` | for connection, encryption and password |
 //!
 //! Properties of Java's client that change nothing here are accepted ([`WITHOUT_EFFECT`]); others
 //! are refused.
@@ -44,7 +44,9 @@ const WITHOUT_EFFECT: &[&str] = &[
     "auto.commit.interval.ms",
     "check.crcs",
     "client.dns.lookup",
+    "client.rack",
     "connections.max.idle.ms",
+    "default.api.timeout.ms",
     "enable.auto.commit",
     "group.instance.id",
     "group.protocol",
@@ -65,6 +67,22 @@ const WITHOUT_EFFECT: &[&str] = &[
     "ssl.enabled.protocols",
     "ssl.protocol",
     "value.deserializer",
+];
+
+const NO_KERBEROS: &str = "Kerberos and OAuth do not run here";
+const LOG_IN: &str =
+    "log in by 'properties.sasl.mechanism' = PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
+const NO_PASSWORD: &str = "files of certificates and keys are read without a password";
+const DECRYPT: &str = "leave the option out; decrypt a key: openssl pkey -in … -out key.pem";
+
+/// Properties of Java's client that are refused, by how their names begin: why, and what to do.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("sasl.kerberos.", NO_KERBEROS, LOG_IN),
+    ("sasl.login.", NO_KERBEROS, LOG_IN),
+    ("sasl.oauthbearer.", NO_KERBEROS, LOG_IN),
+    ("ssl.key.password", NO_PASSWORD, DECRYPT),
+    ("ssl.keystore.password", NO_PASSWORD, DECRYPT),
+    ("ssl.truststore.password", NO_PASSWORD, DECRYPT),
 ];
 
 /// The settings of a client.
@@ -99,9 +117,16 @@ impl ClientSettings {
             let value = options.integer(&format!("{PREFIX}{name}"), 1, 3_600_000)?;
             Ok::<_, Error>(Duration::from_millis(value.unwrap_or(default)))
         };
-        let (encrypted, named) = protocol(options)?;
+        let (encrypted, named) = protocol(table, options)?;
         let tls = encrypted.then(|| tls(table, options, PREFIX)).transpose()?;
         let user = named.then(|| user(options)).transpose()?;
+        let names = table.options.keys().filter_map(|key| key.strip_prefix(PREFIX));
+        for name in names {
+            let refused = REFUSED.iter().find(|(beginning, ..)| name.starts_with(beginning));
+            if let Some((_, message, help)) = refused {
+                return Err(options.error(&format!("{PREFIX}{name}"), (*message).into(), *help));
+            }
+        }
         Ok(ClientSettings {
             servers: servers(options)?,
             client_id,
@@ -141,7 +166,7 @@ fn address(text: &str) -> Option<Address> {
 }
 
 /// Whether connections are encrypted, and whether we say who we are.
-fn protocol(options: &Options<'_>) -> Result<(bool, bool)> {
+fn protocol(table: &TableOptions, options: &Options<'_>) -> Result<(bool, bool)> {
     let form = "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL";
     let found = options.parsed("properties.security.protocol", form, |text| {
         Some(match text.trim().to_ascii_uppercase().as_str() {
@@ -154,14 +179,26 @@ fn protocol(options: &Options<'_>) -> Result<(bool, bool)> {
     })?;
     let found = found.unwrap_or((false, false));
     // A password without a protocol that sends it is a mistake that shows late otherwise.
-    for (name, used) in [("sasl.jaas.config", found.1), ("sasl.password", found.1)] {
-        let key = format!("{PREFIX}{name}");
-        if !used && options.text(&key).is_some() {
-            return Err(options.error(
-                &key,
-                "nobody asks for a password with this 'properties.security.protocol'".into(),
-                "set 'properties.security.protocol' to SASL_SSL or SASL_PLAINTEXT",
-            ));
+    for (beginning, used, message, help) in [
+        (
+            "properties.sasl.",
+            found.1,
+            "nobody asks for a password with this 'properties.security.protocol'",
+            "set 'properties.security.protocol' to SASL_SSL or SASL_PLAINTEXT",
+        ),
+        (
+            "properties.ssl.",
+            found.0,
+            "nothing is encrypted with this 'properties.security.protocol'",
+            "set 'properties.security.protocol' to SSL or SASL_SSL",
+        ),
+    ] {
+        let is_one = |key: &&String| {
+            let name = key.strip_prefix(PREFIX).unwrap_or_default();
+            key.starts_with(beginning) && !WITHOUT_EFFECT.contains(&name)
+        };
+        if let Some(key) = table.options.keys().find(is_one).filter(|_| !used) {
+            return Err(options.error(key, message.into(), help));
         }
     }
     Ok(found)
@@ -253,12 +290,13 @@ pub(crate) fn tls(table: &TableOptions, options: &Options<'_>, prefix: &str) -> 
         let option = key(&format!("{store}.type"));
         let kind = options.text(&option);
         let kind = kind.map(str::to_ascii_uppercase);
-        let location = options.text(&key(&format!("{store}.location")));
+        let place = key(&format!("{store}.location"));
+        let location = options.text(&place);
         let java = location
             .is_some_and(|path| [".jks", ".p12", ".pfx"].iter().any(|end| path.ends_with(end)));
         if kind.as_deref().is_some_and(|kind| kind != "PEM") || java {
             return Err(options.error(
-                if java { &trust } else { &option },
+                if java { &place } else { &option },
                 "expected certificates in PEM, found a store of Java's".into(),
                 "convert it: keytool -importkeystore … -deststoretype PKCS12, then \
                  openssl pkcs12 -in … -out certificates.pem",
@@ -307,7 +345,44 @@ pub(crate) fn tls(table: &TableOptions, options: &Options<'_>, prefix: &str) -> 
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::DataType;
+
     use super::*;
+
+    /// The error of a property, beside others.
+    fn said(name: &str, value: &str, others: &[(&str, &str)]) -> String {
+        let key = format!("{PREFIX}{name}");
+        let options: Vec<(&str, &str)> =
+            others.iter().copied().chain([(key.as_str(), value)]).collect();
+        let table = crate::tests::table(&[("v", DataType::Binary)], &options);
+        let found = ClientSettings::from_options(&table, &Options::new(&table));
+        let error = found.map(drop).unwrap_err().to_string();
+        assert!(error.contains(&key), "{error}");
+        error
+    }
+
+    #[test]
+    fn properties_that_do_not_work_say_what_to_do() {
+        for name in ["sasl.mechanism", "sasl.username", "sasl.kerberos.service.name"] {
+            assert!(said(name, "x", &[]).contains("to SASL_SSL or SASL_PLAINTEXT"));
+        }
+        assert!(said("ssl.truststore.location", "x", &[]).contains("to SSL or SASL_SSL"));
+        let named = [
+            ("properties.security.protocol", "SASL_PLAINTEXT"),
+            ("properties.sasl.username", "me"),
+            ("properties.sasl.password", "x"),
+        ];
+        assert!(said("sasl.kerberos.service.name", "x", &named).contains("Kerberos"));
+        let encrypted = [("properties.security.protocol", "SSL")];
+        assert!(said("ssl.keystore.location", "k.jks", &encrypted).contains("keytool"));
+    }
+
+    #[test]
+    fn properties_of_java_without_effect_are_accepted() {
+        let options = [("properties.client.rack", "a"), ("properties.default.api.timeout.ms", "1")];
+        let table = crate::tests::table(&[("v", DataType::Binary)], &options);
+        ClientSettings::from_options(&table, &Options::new(&table)).unwrap();
+    }
 
     #[test]
     fn addresses() {

@@ -8,13 +8,14 @@ use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, GroupId, ProducerId,
-    TxnOffsetCommitRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest,
+    GroupId, ProducerId, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 
+use super::address::Address;
 use super::cluster::{Kind, topic_name};
-use super::fault::{Outcome, error_of};
+use super::fault::{Fault, Outcome, error_of};
 use super::producer::{Marker, Producer, transactional_id};
 
 impl Producer {
@@ -66,6 +67,7 @@ impl Producer {
             if let Some(error) = error_of(response.error_code) {
                 return Err(self.fault("the marker's group", error));
             }
+            self.is_open = true;
         }
         let address = self.cluster.coordinator(Kind::Group, &id)?;
         let partition = TxnOffsetCommitRequestPartition::default()
@@ -93,7 +95,29 @@ impl Producer {
                 }
             }
         }
+        self.is_open = true;
         Ok(())
+    }
+
+    /// Whether the broker has ended the last transaction of the id by itself: its time was over. A
+    /// producer that has begun with the id since is in another state.
+    pub(super) fn has_expired(&mut self, address: &Address) -> Outcome<bool> {
+        let id = self.settings.transactional_id.as_deref().unwrap_or_default();
+        let request = DescribeTransactionsRequest::default()
+            .with_transactional_ids(vec![transactional_id(id)]);
+        let response = self.cluster.with(address, |connection| {
+            // Brokers before 3.0 do not tell.
+            let tells = connection.version_of::<DescribeTransactionsRequest>(0).is_ok();
+            tells.then(|| connection.call(&request)).transpose()
+        })?;
+        let states = response.map(|response| response.transaction_states).unwrap_or_default();
+        let Some(found) = states.first() else { return Ok(false) };
+        match error_of(found.error_code) {
+            Some(error) if error.is_retriable() => {
+                Err(Fault::retry(format!("the state of a transaction: {error}")))
+            }
+            _ => Ok(matches!(&*found.transaction_state, "PrepareAbort" | "CompleteAbort")),
+        }
     }
 
     pub(super) fn commit(&mut self) -> Outcome<()> {

@@ -3,9 +3,9 @@
 //! The layout of messages is the library's (`kafka-protocol`). Here are frames, versions and
 //! time-outs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse, ApiKey, ApiVersionsRequest, ApiVersionsResponse,
-    DescribeConfigsRequest, DescribeConfigsResponse, EndTxnRequest, EndTxnResponse, FetchRequest,
-    FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest,
-    InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest,
-    MetadataResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
-    OffsetFetchResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader,
-    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
-    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    DescribeConfigsRequest, DescribeConfigsResponse, DescribeTransactionsRequest,
+    DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse,
+    FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse,
+    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse,
+    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+    ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, StrBytes};
 
@@ -56,6 +57,7 @@ requests! {
     AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse,
     ApiVersions ApiVersionsRequest ApiVersionsResponse,
     DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse,
+    DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse,
     EndTxn EndTxnRequest EndTxnResponse,
     Fetch FetchRequest FetchResponse,
     FindCoordinator FindCoordinatorRequest FindCoordinatorResponse,
@@ -109,13 +111,16 @@ pub(crate) struct Connection {
     second_transactions: bool,
     correlation: i32,
     request_timeout: Duration,
+    /// The end of the session's start, while it starts: a peer may be silent that is no broker.
+    starts_until: Option<Instant>,
     away: Option<Arc<Away>>,
 }
 
 impl Connection {
     /// Connects, and asks for the versions that the broker knows.
     pub(super) fn connect(address: &Address, settings: &ClientSettings) -> Outcome<Connection> {
-        let socket = connect(address, settings.connect_timeout)?;
+        let end = Instant::now() + settings.connect_timeout;
+        let socket = connect(address, end)?;
         let failed = |error: io::Error| Fault::io(address, &error);
         socket.set_nodelay(true).map_err(failed)?;
         socket.set_read_timeout(Some(settings.connect_timeout)).map_err(failed)?;
@@ -132,10 +137,16 @@ impl Connection {
             second_transactions: false,
             correlation: 0,
             request_timeout: settings.request_timeout,
+            starts_until: Some(end),
             away: settings.away.clone(),
         };
         connection.ask_versions(settings)?;
         Ok(connection)
+    }
+
+    /// The session has started.
+    pub(super) fn note_start(&mut self) {
+        self.starts_until = None;
     }
 
     pub(crate) fn has_second_transactions(&self) -> bool {
@@ -243,7 +254,8 @@ impl Connection {
         frame[..4].copy_from_slice(&length.to_be_bytes());
         let failed = |error: io::Error| Fault::io(&self.address, &error);
         self.stream.write_all(&frame).map_err(failed)?;
-        let deadline = Instant::now() + self.request_timeout + longer;
+        let usual = || Instant::now() + self.request_timeout + longer;
+        let deadline = self.starts_until.unwrap_or_else(usual);
         let mut body = self.read_frame(deadline)?;
         let header = ResponseHeader::decode(&mut body, R::Response::header_version(version))
             .map_err(|error| Fault::no_kafka(&self.address, &error))?;
@@ -313,12 +325,15 @@ impl Connection {
     }
 }
 
-/// The first of a host's addresses that answers.
-fn connect(address: &Address, timeout: Duration) -> Outcome<TcpStream> {
+/// The first of a host's addresses that answers; each has its share of the time until `end`.
+fn connect(address: &Address, end: Instant) -> Outcome<TcpStream> {
     let found = (address.host.as_str(), address.port).to_socket_addrs();
     let found = found.map_err(|error| Fault::unreachable(address, &error))?;
     let mut last = io::Error::other("the host has no address");
-    for socket in found {
+    let mut found: VecDeque<SocketAddr> = found.collect();
+    while let Some(socket) = found.pop_front() {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = (left / (found.len() as u32 + 1)).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&socket, timeout) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,

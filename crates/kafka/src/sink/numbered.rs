@@ -51,9 +51,18 @@ pub(super) type Row = (i32, NewRecord);
 pub(super) struct Base {
     pub(super) series: String,
     pub(super) rows: u64,
+    /// Whether the spool has written the rows before. Otherwise rows behind were written by replay,
+    /// perhaps, and come again.
+    pub(super) spooled: bool,
 }
 
 impl Base {
+    /// The number of the first row of a job that goes on, where rows below `known` are in Kafka.
+    /// `varies`: the job computes other rows than before.
+    pub(super) fn next(&self, known: u64, varies: bool) -> u64 {
+        if varies && self.spooled { known } else { self.rows }
+    }
+
     /// Begins the rows of a new job with the marker 0. So a job that goes on finds a marker of its
     /// series, or knows that the topic may have rows without a count.
     pub(super) fn begin(&self, producer: &mut Producer) -> Outcome<u64> {

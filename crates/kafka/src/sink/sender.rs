@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn rows_that_come_while_others_are_sent_do_not_count_as_written() {
         let (tell, told) = mpsc::channel();
-        let base = Base { series: "s".into(), rows: 0 };
+        let base = Base { series: "s".into(), rows: 0, spooled: false };
         let sender =
             Sender::run(&exactly_once(), (&base, 0, true), 1 << 30, Told(tell), 1).unwrap();
         sender.take(2, false, |_, _| Ok(rows(2))).unwrap();
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn rows_before_the_first_checkpoint_are_kept_with_it() {
         let (tell, told) = mpsc::channel();
-        let base = Base { series: "s".into(), rows: 0 };
+        let base = Base { series: "s".into(), rows: 0, spooled: false };
         let sender =
             Sender::run(&exactly_once(), (&base, 0, false), 1 << 30, Told(tell), 1).unwrap();
         sender.take(2, true, |_, _| Ok(rows(2))).unwrap();
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn an_old_marker_is_written_again() {
         let (tell, told) = mpsc::channel();
-        let base = Base { series: "s".into(), rows: 3 };
+        let base = Base { series: "s".into(), rows: 3, spooled: false };
         let sender =
             Sender::run(&exactly_once(), (&base, 7, true), 1 << 30, Told(tell), 1).unwrap();
         sender.note_checkpoint();

@@ -23,6 +23,8 @@ use crate::client::producer::Producer;
 
 /// Bytes of a frame, which is a transaction.
 const FRAME_BYTES: usize = 4 << 20;
+/// Follows the number of rows in a checkpoint whose rows have all come by the spool.
+const BY_SPOOL: &str = " spool";
 
 /// Where the rows of a sink wait.
 #[derive(Debug, Clone)]
@@ -113,14 +115,15 @@ impl Interval {
     pub(super) fn new(prepared: &Prepared) -> Result<Option<Interval>> {
         let wrong = || Error::Internal(format!("rows of a checkpoint: {prepared:?}"));
         let Some(end) = prepared.sealed.first() else { return Ok(None) };
-        let rows = end.to.parse().map_err(|_| wrong())?;
+        let by_spool = end.to.strip_suffix(BY_SPOOL);
+        let rows = by_spool.unwrap_or(&end.to).parse().map_err(|_| wrong())?;
         let spooled = |sealed: &Sealed| {
             let (first, bytes) = sealed.to.split_once(' ')?;
             let (first, bytes) = (first.parse().ok()?, bytes.parse().ok()?);
             Some(Spooled { name: sealed.from.clone(), first, bytes })
         };
         let spooled = prepared.sealed.get(1).map(|sealed| spooled(sealed).ok_or_else(wrong));
-        let base = Base { series: end.from.clone(), rows };
+        let base = Base { series: end.from.clone(), rows, spooled: by_spool.is_some() };
         Ok(Some(Interval { base, spooled: spooled.transpose()? }))
     }
 
@@ -298,8 +301,8 @@ impl Spool {
         if let Err(error) = place.sweep(base.rows) {
             tracing::warn!(%error, "what killed runs have left in the spool cannot be deleted");
         }
-        let next = if varies { known } else { base.rows };
-        Ok(Spool::new(place, options, &base.series, producer, (next, known)))
+        let rows = (base.next(known, varies), known);
+        Ok(Spool::new(place, options, &base.series, producer, rows))
     }
 
     /// `next` is the number of the next row; rows below `known` are in Kafka.
@@ -346,11 +349,18 @@ impl Spool {
         Ok(())
     }
 
+    /// Whether the next row is one that is there.
+    pub(super) fn replays(&self) -> bool {
+        let rows = lock(&self.rows);
+        rows.next < rows.known
+    }
+
     /// Ends an interval.
     pub(super) fn prepare(&self) -> Vec<Sealed> {
         let mut rows = lock(&self.rows);
-        let end = Sealed { from: self.series.clone(), to: rows.next.to_string() };
-        let mut sealed = vec![end];
+        let by = if rows.next < rows.known { "" } else { BY_SPOOL };
+        let to = format!("{}{by}", rows.next);
+        let mut sealed = vec![Sealed { from: self.series.clone(), to }];
         if let Some(ended) = rows.open.take() {
             sealed.push(Sealed { from: ended.name.clone(), to: String::new() });
             rows.ended.push(ended);

@@ -176,7 +176,8 @@ impl Sink for KafkaSink {
             });
         }
         self.rows.open()?;
-        let new = || Base { series: Uuid::from_u128(random()).to_string(), rows: 0 };
+        let new =
+            || Base { series: Uuid::from_u128(random()).to_string(), rows: 0, spooled: false };
         let resumed = state.base.take();
         let resumes = resumed.is_some();
         let base = resumed.unwrap_or_else(new);
@@ -234,7 +235,11 @@ impl Sink for KafkaSink {
     }
 
     fn replays(&self) -> bool {
-        matches!(self.way(), Some(Way::Sender(sender)) if sender.replays())
+        match self.way() {
+            Some(Way::Sender(sender)) => sender.replays(),
+            Some(Way::Spool(spool)) => spool.replays(),
+            None => false,
+        }
     }
 
     fn write(&self, _worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {

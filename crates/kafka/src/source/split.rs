@@ -8,10 +8,7 @@ use millstream_contract::table::{Extent, Position, Split, SplitPoll};
 use uuid::Uuid;
 
 use super::chunk::{KafkaChunk, Plan};
-use super::fetch::{Fetcher, Ready};
-
-/// Bytes of a chunk, unless one batch has more.
-const CHUNK_BYTES: usize = 256 << 10;
+use super::fetch::{CHUNK_BYTES, Fetcher, Ready};
 
 /// Where reading of a partition goes on, as kept in checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -274,6 +274,15 @@ impl Table for KafkaTable {
         !self.bounded()
     }
 
+    fn varies(&self) -> Option<&'static str> {
+        let formats = [Some(&self.of.value), self.of.key.as_ref()];
+        let has_registry = |format: &MessageFormat| format.name().ends_with("avro-confluent");
+        let leaves_out = self.of.value.on_error() != OnError::Fail;
+        (leaves_out && formats.into_iter().flatten().any(has_registry)).then_some(
+            "it leaves out messages whose schema the registry does not know, and may know later",
+        )
+    }
+
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         for format in [Some(&self.of.value), self.of.key.as_ref()].into_iter().flatten() {
             format.open()?;
@@ -352,14 +361,14 @@ impl Table for KafkaTable {
     fn committed(&self, positions: &Positions, ended: &BTreeSet<String>) -> Result<()> {
         let Some(group) = &self.of.scan.fetch.group else { return Ok(()) };
         let offset = |(name, position): (&String, &millstream_contract::table::Position)| {
-            Some((partition_of(name)?, Mark::of(position)?.offset))
+            let mark = Mark::of(position)?;
+            // Where an earlier run has read to is not known here of what it has read to the end.
+            let is_known = !ended.contains(name) || mark.until > 0;
+            is_known.then(|| Some((partition_of(name)?, mark.offset))).flatten()
         };
-        let offsets: BTreeMap<Partition, i64> = positions
-            .iter()
-            .filter(|(name, _)| !ended.contains(*name))
-            .filter_map(offset)
-            .collect();
-        match self.running() {
+        let offsets: BTreeMap<Partition, i64> = positions.iter().filter_map(offset).collect();
+        let goes_on = positions.keys().any(|name| !ended.contains(name));
+        match self.running().filter(|_| goes_on) {
             _ if offsets.is_empty() => {}
             Some(fetcher) => fetcher.commit(offsets),
             // The last checkpoint of a job that has stopped fetching.

@@ -44,6 +44,14 @@ pub(crate) struct Script {
     pub(crate) fetches: Vec<Vec<(i32, i64)>>,
     pub(crate) looks: usize,
     pub(crate) commits: usize,
+    /// The code of each answer to a commit.
+    pub(crate) commit_error: i16,
+    /// Of the transactional id: the producer's epoch, and the state of its transaction. Without a
+    /// state the broker knows no producers.
+    pub(crate) epoch: i16,
+    pub(crate) state: &'static str,
+    /// The epochs with which producers began.
+    pub(crate) inits: Vec<i16>,
 }
 
 pub(crate) struct Double {
@@ -123,8 +131,11 @@ fn serve(mut stream: TcpStream, port: u16, script: &Mutex<Script>) {
                     script.closes -= 1;
                     return;
                 }
-                // No delay, no topics.
-                out.put_slice(&[0; 8]);
+                // No delay, one topic, its partition.
+                out.put_slice(&[0, 0, 0, 0, 0, 0, 0, 1]);
+                put_text("t", &mut out);
+                out.put_slice(&[0, 0, 0, 1, 0, 0, 0, 0]);
+                out.put_i16(script.commit_error);
             }
             10 => {
                 // No delay, no error, no message, broker 1.
@@ -132,12 +143,25 @@ fn serve(mut stream: TcpStream, port: u16, script: &Mutex<Script>) {
                 put_text("127.0.0.1", &mut out);
                 out.put_i32(port.into());
             }
+            22 => init(request, &mut script.lock().unwrap(), &mut out),
+            65 => {
+                // Tags, no delay, one transaction without an error, its id `p`.
+                out.put_slice(&[0, 0, 0, 0, 0, 2, 0, 0, 2, b'p']);
+                let state = script.lock().unwrap().state;
+                out.put_u8(state.len() as u8 + 1);
+                out.put_slice(state.as_bytes());
+                // Time-out, start, producer and epoch; no topics, no tags.
+                out.put_slice(&[0; 4 + 8 + 8 + 2]);
+                out.put_slice(&[1, 0, 0]);
+            }
             // Versions: those of the first kind of answer have no tags.
             _ if version > 0 => out.put_slice(&[0, 35, 0, 0, 0, 0]),
             _ => {
-                out.put_slice(&[0, 0, 0, 0, 0, 5]);
-                for (kind, version) in [(1, 11), (2, 8), (3, 7), (8, 7), (10, 2)] {
-                    [kind, 0, version].into_iter().for_each(|number| out.put_i16(number));
+                let all = [(1, 11), (2, 8), (3, 7), (8, 7), (10, 2), (22, 4), (65, 0)];
+                let knows = if script.lock().unwrap().state.is_empty() { 5 } else { 7 };
+                out.put_slice(&[0, 0, 0, 0, 0, knows]);
+                for (kind, version) in &all[..knows as usize] {
+                    [*kind, 0, *version].into_iter().for_each(|number| out.put_i16(number));
                 }
             }
         }
@@ -161,10 +185,10 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
     out.put_slice(text.as_bytes());
 }
 
-/// Metadata 7. Among all topics is one that may not be seen.
+/// Metadata 7. Among all topics are one that may not be seen, and one of Kafka's own.
 fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8>) {
     script.looks += 1;
-    let skipped = if request.get_i32() < 0 { 0 } else { 1 };
+    let skipped = if request.get_i32() < 0 { 0 } else { 2 };
     [0, 1, 1].into_iter().for_each(|number| out.put_i32(number));
     put_text("127.0.0.1", out);
     out.put_i32(port.into());
@@ -173,12 +197,12 @@ fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8
     out.put_i32(1);
     let (error, partitions) =
         if script.looks <= script.looks_unknown { (3, 0) } else { (0, script.partitions) };
-    let topics = [(29, "secret", 0), (error, "t", partitions)];
-    out.put_i32(2 - skipped as i32);
+    let topics = [(29, "secret", 0), (0, "__consumer_offsets", 1), (error, "t", partitions)];
+    out.put_i32(3 - skipped as i32);
     for (error, name, partitions) in topics.into_iter().skip(skipped) {
         out.put_i16(error);
         put_text(name, out);
-        out.put_u8(0);
+        out.put_u8(u8::from(name.starts_with('_')));
         out.put_i32(partitions);
         for partition in 0..partitions {
             out.put_i16(0);
@@ -186,6 +210,21 @@ fn metadata(mut request: &[u8], port: u16, script: &mut Script, out: &mut Vec<u8
             [partition, 1, 3, 0, 0, 0].into_iter().for_each(|number| out.put_i32(number));
         }
     }
+}
+
+/// `InitProducerId` 4: of producer 7, whose epoch rises.
+fn init(request: &[u8], script: &mut Script, out: &mut Vec<u8>) {
+    // The last are the epoch, and no tags.
+    let mut epoch = &request[request.len() - 3..];
+    let epoch = epoch.get_i16();
+    script.inits.push(epoch);
+    let is_fenced = epoch != script.epoch;
+    script.epoch += i16::from(!is_fenced);
+    out.put_slice(&[0; 1 + 4]);
+    out.put_i16(if is_fenced { 90 } else { 0 });
+    out.put_i64(7);
+    out.put_i16(script.epoch);
+    out.put_u8(0);
 }
 
 /// `ListOffsets` 8, of a topic's one partition.

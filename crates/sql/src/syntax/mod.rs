@@ -13,6 +13,7 @@ pub(crate) mod interval_literals;
 pub(crate) mod json_syntax;
 pub(crate) mod like;
 pub(crate) mod listed;
+pub(crate) mod masked;
 pub(crate) mod nested_casts;
 pub(crate) mod numbers;
 pub(crate) mod pattern;

@@ -5,6 +5,7 @@ use std::{ops::Range, sync::OnceLock};
 use datafusion_sql::sqlparser::tokenizer::{self, Token, TokenWithSpan, Tokenizer};
 
 use crate::syntax::dialect::MillstreamDialect;
+use crate::syntax::masked::masked;
 
 /// A range of the text: lines and columns count from 1, columns in characters; the end is
 /// exclusive.
@@ -65,8 +66,8 @@ pub struct Source {
     pub text: String,
     /// Tokens without blanks and comments, filled at the first use.
     tokens: OnceLock<Vec<TokenWithSpan>>,
-    /// Starts of the lines, filled at the first use.
-    lines: OnceLock<Vec<Line>>,
+    /// The text without passwords, and its lines, filled at the first use.
+    shown: OnceLock<(String, Vec<Line>)>,
 }
 
 /// A line of a text, without its end.
@@ -87,8 +88,8 @@ impl Eq for Source {}
 impl Source {
     /// A text of that name.
     pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
-        let (tokens, lines) = Default::default();
-        Source { name: name.into(), text: text.into(), tokens, lines }
+        let (tokens, shown) = Default::default();
+        Source { name: name.into(), text: text.into(), tokens, shown }
     }
 
     /// Tokens without blanks and comments; empty if the text cannot be cut into tokens.
@@ -102,20 +103,22 @@ impl Source {
         })
     }
 
-    /// A line, counted from 1, without its end, and whether it is plain ASCII; empty if there is
-    /// none.
+    /// A line to be shown, counted from 1, without its end, and whether it is plain ASCII; empty if
+    /// there is none. Passwords are hidden.
     pub(crate) fn line(&self, number: u32) -> (&str, bool) {
-        let lines = self.lines.get_or_init(|| {
+        let (text, lines) = self.shown.get_or_init(|| {
+            let text = masked(&self.text);
             let mut start = 0;
-            let lines = self.text.split_inclusive('\n').map(|line| {
+            let lines = text.split_inclusive('\n').map(|line| {
                 let range = start..start + line.trim_end().len();
                 start += line.len();
                 Line { range, ascii: line.is_ascii() }
             });
-            lines.collect()
+            let lines = lines.collect();
+            (text, lines)
         });
         match lines.get((number as usize).wrapping_sub(1)) {
-            Some(line) => (&self.text[line.range.clone()], line.ascii),
+            Some(line) => (&text[line.range.clone()], line.ascii),
             None => ("", true),
         }
     }

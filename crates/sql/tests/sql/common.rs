@@ -1,7 +1,7 @@
 //! What the tests share: a session over tables that exist only as schemas, and questions to ask of
 //! it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
@@ -11,7 +11,7 @@ use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
     Aggregate, Derived, EventTime, Input, Node, Operator, Plan, Project, Source, Stage,
 };
-use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::sink::{Manner, RowOrder, Sink, Writers};
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 use millstream_sql::{Outcome, Planner, SqlError, parse_script};
 
@@ -37,10 +37,18 @@ impl Table for Fake {
     }
 }
 
-#[derive(Debug)]
-struct Nowhere;
+/// Promises to say why rows vary.
+#[derive(Debug, Default)]
+struct Nowhere(Mutex<Manner>);
 
 impl Sink for Nowhere {
+    fn expect(&self, manner: Manner) -> bool {
+        *self.0.lock().unwrap() = manner;
+        true
+    }
+    fn promise(&self) -> Option<String> {
+        self.0.lock().unwrap().varies.map(str::to_string)
+    }
     fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
         Ok(())
     }
@@ -97,7 +105,7 @@ impl Connectors for FakeConnectors {
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
         assert!(options.metadata.values().all(|key| key == "written"), "{:?}", options.metadata);
         match connector(options) {
-            "nowhere" | "blackhole" | "file" | "print" => Ok(Arc::new(Nowhere)),
+            "nowhere" | "blackhole" | "file" | "print" => Ok(Arc::new(Nowhere::default())),
             _ => Err(fails_to_open(options)),
         }
     }

@@ -19,6 +19,7 @@ mod rehearsal;
 mod stage_names;
 mod suite;
 mod unnest;
+mod varying;
 mod versions;
 mod wide;
 mod window_errors;

@@ -1,5 +1,7 @@
 //! Errors about names and positions: of columns, of tables, of what WITH defines.
 
+use millstream_sql::Outcome;
+
 use crate::common::*;
 
 #[test]
@@ -101,5 +103,16 @@ fn names_that_with_gives_twice() {
         // A name that is given within is not known outside.
         let within = "WITH b AS (WITH a AS (SELECT * FROM wide) SELECT * FROM a)";
         refused(&format!("{table}{within} SELECT c1 FROM a"), &["there is no table 'a'"]);
+    }
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    let table = "CREATE TABLE k (v INT) WITH ('connector' = 'x', 'sasl.password' = 'hunter2')";
+    let said = error(&format!("{table}; SELECT * FROM k"));
+    assert!(said.contains("'sasl.password' = '*******'") && !said.contains("hunter2"), "{said}");
+    match execute(&mut session(), &format!("{table}; SHOW CREATE TABLE k")) {
+        Ok(Outcome::Text(text)) => assert_eq!(text, table.replace("hunter2", "*******") + ";"),
+        other => panic!("no text: {other:?}"),
     }
 }

@@ -68,7 +68,7 @@ fn a_sealed_interval_outlasts_the_power_and_is_written_from_any_row_on() {
     }
     assert!(written(&disk, &prepared, 111).unwrap().is_empty());
     let interval = Interval::new(&prepared).unwrap().unwrap();
-    assert_eq!(interval.base, Base { series: "series".into(), rows: 111 });
+    assert_eq!(interval.base, Base { series: "series".into(), rows: 111, spooled: true });
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn an_interval_without_rows_has_no_object() {
     let disk = CrashDisk::default();
     let spool = spool(&disk, 7, 7);
     let prepared = sealed(&spool);
-    assert_eq!(prepared.sealed, [Sealed { from: "series".into(), to: "7".into() }]);
+    assert_eq!(prepared.sealed, [Sealed { from: "series".into(), to: "7 spool".into() }]);
     assert_eq!(place(&disk).store.list("").unwrap(), []);
 }
 
@@ -89,6 +89,27 @@ fn rows_that_are_there_are_left_out() {
     take(&spool, 10, 20);
     let prepared = sealed(&spool);
     assert_eq!(written(&disk, &prepared, 25).unwrap(), expected(25..30, 20));
+}
+
+/// The topic has grown, say, while the job was dead.
+#[test]
+fn rows_that_were_written_by_replay_are_left_out_by_a_spool() {
+    let base = |prepared: &Prepared| Interval::new(prepared).unwrap().unwrap().base;
+    let of_replay = Sealed { from: "series".into(), to: "100".into() };
+    let of_replay = base(&Prepared { interval: 1, sealed: vec![of_replay] });
+    assert_eq!((of_replay.next(150, false), of_replay.next(150, true)), (100, 100));
+    let disk = CrashDisk::default();
+    let spool = spool(&disk, 100, 150);
+    take(&spool, 20, 20);
+    assert!(spool.replays());
+    // Killed now, the next run leaves out the rest.
+    assert_eq!(base(&sealed(&spool)).next(150, true), 120);
+    take(&spool, 40, 20);
+    assert!(!spool.replays());
+    let prepared = sealed(&spool);
+    assert_eq!(written(&disk, &prepared, 150).unwrap(), expected(150..160, 20));
+    // Behind rows of a spool come other rows.
+    assert_eq!((base(&prepared).next(170, false), base(&prepared).next(170, true)), (160, 170));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn lanes_to_fetch(
     let mut found = Vec::new();
     for (number, lane) in state.lanes.iter_mut().enumerate() {
         let Some(leader) = lane.leader.filter(|leader| leader.broker == broker) else { continue };
-        let has_room = lane.queued_bytes < queue_bytes && !lane.gap && !lane.doubt;
+        let has_room = !lane.is_full(queue_bytes) && !lane.gap && !lane.doubt;
         if lane.wanted && has_room && !lane.busy && lane.failed.is_none() && lane.next < lane.until
         {
             lane.busy = true;

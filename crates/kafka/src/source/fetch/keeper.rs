@@ -49,7 +49,7 @@ pub(super) fn keep(shared: &Arc<Shared>) {
                 commit_offsets(shared, &mut cluster, commit);
                 return;
             }
-            let full = |lane: &Lane| lane.queued_bytes >= settings.queue_bytes;
+            let full = |lane: &Lane| lane.is_full(settings.queue_bytes);
             let stale = state.lanes.iter().any(|lane| lane.is_stale(settings.queue_bytes));
             let doubt = state.lanes.iter().any(|lane| lane.doubt);
             let asks = headless || discovers || stale || doubt;
@@ -99,16 +99,19 @@ fn commit_offsets(
     commit: Option<BTreeMap<Partition, i64>>,
 ) {
     let (Some(offsets), Some(group)) = (commit, &shared.settings.group) else { return };
-    if let Err(fault) = cluster.commit(group, &offsets) {
-        let text = format!("offsets were not committed: {}", fault.text());
+    let committed = cluster.commit(group, &offsets);
+    let text = committed.err().map(|fault| format!("offsets were not committed: {}", fault.text()));
+    let mut state = shared.lock();
+    if let Some(text) = &text {
         tracing::warn!(group, "{text}");
-        let mut state = shared.lock();
-        if !state.news.contains(&text) {
-            state.news.push_back(text);
+        // Once, not with each checkpoint.
+        if state.uncommitted.as_ref() != Some(text) {
+            state.news.push_back(text.clone());
+            // A waker brings the notice to the user.
+            wake_all(&mut state);
         }
-        // A waker brings the notice to the user.
-        wake_all(&mut state);
     }
+    state.uncommitted = text;
 }
 
 /// Notes the leaders of partitions. False if a wanted partition still has no leader.

@@ -15,6 +15,8 @@ use crate::client::cluster::{Leader, Partition};
 use crate::client::fault::Fault;
 use crate::source::options::FetchSettings;
 
+/// Bytes of a chunk, unless one batch has more.
+pub(in crate::source) const CHUNK_BYTES: usize = 256 << 10;
 /// Pauses between tries: the first, and the longest.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -100,6 +102,8 @@ pub(super) struct State {
     /// The partitions that there are, as far as the keeper has seen.
     pub(super) seen: BTreeSet<Partition>,
     pub(super) commit: Option<BTreeMap<Partition, i64>>,
+    /// Why offsets were not committed the last time.
+    pub(super) uncommitted: Option<String>,
     /// A fault since, and whether it has been told.
     pub(super) trouble: Option<(Instant, String, bool)>,
     pub(super) news: VecDeque<String>,
@@ -114,10 +118,17 @@ pub(super) struct Shared {
 }
 
 impl Lane {
+    /// Whether the queue is not filled further. A bounded partition's queue holds a whole chunk,
+    /// as the split waits for a chunk.
+    pub(super) fn is_full(&self, queue_bytes: usize) -> bool {
+        let least = if self.until < i64::MAX { CHUNK_BYTES + 1 } else { 0 };
+        self.queued_bytes >= queue_bytes.max(least)
+    }
+
     /// Whether nothing is fetched, as the queue is full, and what is known of the log has grown
     /// old. How far the split is behind is asked for most where a job does not keep up.
     pub(super) fn is_stale(&self, queue_bytes: usize) -> bool {
-        let is_full = self.queued_bytes >= queue_bytes && self.failed.is_none();
+        let is_full = self.is_full(queue_bytes) && self.failed.is_none();
         is_full && self.told.elapsed() >= STALE
     }
 }

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 pub(super) use self::faults::{is_other, made_again, out_of_range};
 use self::keeper::keep;
-pub(super) use self::lanes::{Fetched, Log, Ready};
+pub(super) use self::lanes::{CHUNK_BYTES, Fetched, Log, Ready};
 use self::lanes::{Lane, Shared, State, guarded};
 use super::options::FetchSettings;
 use crate::client::cluster::Partition;
@@ -54,6 +54,7 @@ impl Fetcher {
             threads: BTreeSet::new(),
             seen,
             commit: None,
+            uncommitted: None,
             trouble: None,
             news: VecDeque::new(),
             stop: false,

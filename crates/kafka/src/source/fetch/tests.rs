@@ -13,14 +13,14 @@ fn fetcher(script: Script, end: i64) -> (Fetcher, Double) {
     let settings = FetchSettings {
         client: double.client(),
         topics: Topics::List(vec!["t".into()]),
-        group: None,
+        group: Some("g".into()),
         committed_only: true,
         discovery: None,
         max_wait_ms: 5,
         min_bytes: 1,
         max_bytes: 1 << 20,
         partition_bytes: 1 << 20,
-        queue_bytes: 1 << 20,
+        queue_bytes: 1,
     };
     let fetcher = Fetcher::start(settings, BTreeSet::new());
     let start = |number| Start {
@@ -124,6 +124,22 @@ fn partitions_are_asked_for_in_turns() {
     });
 }
 
+/// Chunks of a bounded partition are the same whatever the memory.
+#[test]
+fn a_queue_with_little_room_holds_a_chunk() {
+    let batches = BTreeMap::from([(0, records(1, CHUNK_BYTES / 4))]);
+    let (fetcher, _broker) = fetcher(Script { batches, ..script(1, 10) }, 10);
+    let mut taken = Vec::new();
+    until(|| {
+        let most = (CHUNK_BYTES, 1 << 20);
+        if let Ok(Ready::Batches(batches)) = fetcher.take(0, most, true, Waker::noop()) {
+            taken.push(batches.len());
+        }
+        taken.iter().sum::<usize>() == 10
+    });
+    assert_eq!(taken, [3, 3, 3, 1]);
+}
+
 #[test]
 fn a_small_part_of_a_response_does_not_keep_the_whole() {
     let batches = BTreeMap::from([(0, records(1, 10)), (1, records(1, 100_000))]);
@@ -162,9 +178,28 @@ fn topics_that_do_not_match_may_have_errors() {
     let broker = Double::start(script(2, 10));
     let mut cluster = Cluster::new(broker.client(), true);
     let pattern = |text| Topics::Pattern(regex::Regex::new(text).unwrap());
-    let found = pattern("^(?:t)$").metadata(&mut cluster).unwrap();
+    // Kafka's own topics match no pattern.
+    let found = pattern("^(?:t|_.*)$").metadata(&mut cluster).unwrap();
     assert_eq!(found.topics.keys().collect::<Vec<_>>(), ["t"]);
     assert!(pattern("^(?:s.*)$").metadata(&mut cluster).is_err());
+}
+
+#[test]
+fn offsets_that_are_not_committed_are_told_once() {
+    const UNKNOWN_MEMBER_ID: i16 = 25;
+    let script = Script { commit_error: UNKNOWN_MEMBER_ID, ..script(1, 10) };
+    let (fetcher, broker) = fetcher(script, i64::MAX);
+    let mut told = Vec::new();
+    for turn in 1..=3 {
+        fetcher.commit(BTreeMap::from([(Partition { topic: "t".into(), number: 0 }, turn)]));
+        until(|| broker.script().commits == turn as usize);
+        told.extend(fetcher.news());
+    }
+    until(|| {
+        told.extend(fetcher.news());
+        !told.is_empty()
+    });
+    assert!(told.len() == 1 && told[0].contains("the group has members"), "{told:?}");
 }
 
 #[test]

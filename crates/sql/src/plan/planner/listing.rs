@@ -7,6 +7,7 @@ use super::{Outcome, Planner};
 use crate::names::catalog::{Entry, Origin, TableEntry, WatermarkDecl};
 use crate::syntax::create_table::{ColumnKind, CreateTable};
 use crate::syntax::listed::{Listed, Show, rows_of_text};
+use crate::syntax::masked::masked;
 use crate::syntax::prelude::*;
 use crate::syntax::{durations::duration, statement::is_path};
 
@@ -56,7 +57,7 @@ impl Planner {
     /// The statement that has declared a table or a view.
     fn created_by(&self, name: &Ident) -> Result<String> {
         match (self.catalog.get(&name.value), self.created.get(&name.value)) {
-            (Some(_), Some(statement)) => Ok(format!("{statement};")),
+            (Some(_), Some(statement)) => Ok(format!("{};", masked(statement))),
             (Some(_), None) => {
                 let message = format!("no statement has declared '{}'", name.value);
                 Err(SqlError::name(message)

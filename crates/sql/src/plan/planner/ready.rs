@@ -59,7 +59,7 @@ impl Planner {
             overwrites: false,
             endless: is_endless(&planned.plan, output),
             intervals,
-            varies: why_rows_vary(&planned.plan, output),
+            varies: why_rows_vary(&planned.plan, &self.settings, output),
             resumes: intervals && self.resumes,
         }
     }
