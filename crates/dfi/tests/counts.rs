@@ -1,11 +1,9 @@
 //! The requests that flows post, counted (thesis, sections 7.5.2 and 7.5.3), and the memory that
 //! they take.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Ends, Row, connect, declared, simulated, threads};
+use crate::common::{Ends, Row, connect, declared, simulated, threads};
 use millstream_dfi::{Bandwidth, Consumed, Flow, Latency, Optimise, Pipelined, Route};
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 

@@ -1,10 +1,8 @@
 //! Peers that hold the job's token and write nonsense: typed errors, and no panic.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Chance, Row, simulated};
+use crate::common::{Chance, Row, simulated};
 use millstream_dfi::{
     Bandwidth, Consumed, End, Error, Flow, Latency, LocalRegistry, Optimise, Registry, Role,
     Source, SourceSetup, Target, TargetSetup, Thread,

@@ -1,30 +1,20 @@
 //! Replicate flows over multicast, in the order of pairs and in one order for all (thesis, section
 //! 7.5.4). `MILLSTREAM_SEEDS` sets the number of seeds of each seeded test.
 
-mod common;
-
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use common::casting::{Drawn, Order, disorder, draw, pass, run_drawn, seeds};
-use common::{
-    Consumption, Ends, Outcome, Plan, Row, check, connect, run, run_with, simulated, threads,
+use crate::common::casting::{Drawn, Order, disorder, draw, pass, run_drawn};
+use crate::common::stopping::{Stop, check_dropping, run_with_a_stop};
+use crate::common::{
+    Consumption, Ends, Outcome, Plan, Row, check, connect, run, seeds, shm, simulated, tcp, threads,
 };
 use millstream_dfi::{
-    Bandwidth, Consumed, Error, Flow, Gaps, Latency, LocalRegistry, OnLoss, Optimise, Peer, Role,
+    Bandwidth, Consumed, Error, Flow, Gaps, Latency, LocalRegistry, OnLoss, Optimise, Role,
     SourceSetup, TargetSetup, Thread,
 };
 use millstream_fabric::Fabric;
-use millstream_fabric::setup::Token;
-use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::{Model, SimDevice};
-use millstream_fabric::tcp::TcpDevice;
-
-fn tcp(count: usize) -> Vec<TcpDevice> {
-    let token = Token::random().unwrap();
-    (0..count).map(|_| TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap()).collect()
-}
 
 fn flow(order: Order) -> Flow {
     let flow = Flow::replicate("f").schema(Row::schema()).multicast();
@@ -155,7 +145,7 @@ fn a_segment_of_an_ordered_flow_is_one_number() {
 
 #[test]
 fn a_fabric_without_multicast_refuses() {
-    let device = ShmDevice::open(Token::random().unwrap()).unwrap();
+    let device = shm(1).remove(0);
     let registry = LocalRegistry::new();
     let here = Thread::new(0, 0);
     flow(Order::OfPairs).sources([here]).targets([here]).publish(&registry).unwrap();
@@ -233,41 +223,12 @@ fn lossy_networks_leave_gaps_that_are_told() {
     assert!(gaps > 0 && resent == 0, "{gaps} gaps, {resent} sent again");
 }
 
-/// What arrived of a source at a target is in order, nothing twice, nothing damaged.
-fn is_sound(outcome: &Outcome) -> bool {
-    let sorted = |numbers: &Vec<u64>| numbers.is_sorted_by(|a, b| a < b);
-    outcome.damaged == 0 && outcome.arrived.iter().flat_map(|one| one.values()).all(sorted)
-}
-
 /// Runs until all are done or failed, with node `stopped` gone at a step drawn from the seed.
-fn run_with_a_stop(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>) {
-    let (mut ends, plan) = (drawn.connect(), drawn.plan);
-    let Drawn { sim, devices, chance, .. } = drawn;
-    let at_step = chance.below(5000);
-    let mut gone = None;
-    let all = vec![false; devices.len()];
-    let outcome = run_with(
-        &mut ends,
-        plan,
-        |step, done| {
-            if step == at_step {
-                sim.stop(&devices[stopped]);
-                gone = Some(sim.now());
-                done[stopped] = true;
-            }
-            sim.advance(Duration::from_micros(if gone.is_some() { 100 } else { 2 }));
-            sim.now()
-        },
-        all,
-    );
-    let gone = gone.unwrap_or(sim.now());
-    for (at, error, time) in outcome.source_errors.iter().chain(&outcome.target_errors) {
-        assert!(matches!(error, Error::PeerLost { .. }), "seed {}, end {at}: {error}", plan.seed);
-        let after = time.saturating_sub(gone);
-        assert!(after <= Duration::from_secs(2), "seed {}, end {at}: {after:?}", plan.seed);
-    }
-    assert_eq!(outcome.unfinished, 0, "seed {}: an end waits for ever", plan.seed);
-    assert!(is_sound(&outcome), "seed {}", plan.seed);
+fn run_stopping(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>) {
+    let mut ends = drawn.connect();
+    let at_step = drawn.chance.below(5000);
+    let stop = Stop { node: stopped, at_step, pause: Duration::from_micros(100) };
+    let outcome = run_with_a_stop(&mut ends, drawn.plan, (&drawn.sim, &drawn.devices), stop);
     (outcome, ends)
 }
 
@@ -279,7 +240,7 @@ fn stopped_nodes_are_errors_within_two_seconds() {
         let order = [Order::OfPairs, Order::OfFlow, Order::Notified][seed as usize % 3];
         let mut drawn = draw(seed, order, 150);
         let stopped = drawn.chance.below(drawn.devices.len());
-        let (outcome, _) = run_with_a_stop(&mut drawn, stopped);
+        let (outcome, _) = run_stopping(&mut drawn, stopped);
         failed += outcome.source_errors.len() + outcome.target_errors.len();
         assert!(order == Order::OfPairs || begins_in_one_order(&outcome, None), "seed {seed}");
     }
@@ -304,7 +265,7 @@ fn stopped_nodes_leave_an_ordered_flow_with_gaps() {
         let mut drawn = draw(seed, Order::Notified, 150).dropping();
         let (sources, nodes) = (drawn.sources, drawn.devices.len());
         let stopped = drawn.chance.below(nodes);
-        let (outcome, _) = run_with_a_stop(&mut drawn, stopped);
+        let (outcome, _) = run_stopping(&mut drawn, stopped);
         assert!(begins_in_one_order(&outcome, stopped.checked_sub(sources)), "seed {seed}");
         if stopped == sources {
             continue;
@@ -328,34 +289,9 @@ fn stopped_nodes_leave_a_dropping_flow() {
     let mut losses_told = 0;
     for seed in 0..seeds(200) {
         let mut drawn = draw(seed, Order::OfPairs, 150).dropping();
-        let (sources, targets, tuples) = (drawn.sources, drawn.targets, drawn.plan.tuples);
-        let stopped = drawn.chance.below(sources + targets);
-        let (outcome, mut ends) = run_with_a_stop(&mut drawn, stopped);
-        let only = stopped >= sources && targets == 1;
-        assert!(only || outcome.source_errors.is_empty(), "seed {seed}: {outcome:?}");
-        assert!(outcome.target_errors.is_empty(), "seed {seed}: {:?}", outcome.target_errors);
-        for (at, arrived) in outcome.arrived.iter().enumerate() {
-            if at + sources == stopped {
-                continue;
-            }
-            for source in 0..sources {
-                let numbers = arrived.get(&(source as u64)).map_or(&[][..], Vec::as_slice);
-                assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "seed {seed}");
-                let whole = numbers.len() as u64 == tuples;
-                assert!(whole || source == stopped || only, "seed {seed}: source {source}");
-            }
-            let losses = ends.targets[at].take_losses();
-            let lost = |peer: Peer| peer.role == Role::Source && peer.index as usize == stopped;
-            assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
-            losses_told += losses.len();
-        }
-        for (_, source) in ends.sources.iter_mut().enumerate().filter(|(at, _)| *at != stopped) {
-            let losses = source.take_losses();
-            let lost =
-                |peer: Peer| peer.role == Role::Target && peer.index as usize + sources == stopped;
-            assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
-            losses_told += losses.len();
-        }
+        let stopped = drawn.chance.below(drawn.devices.len());
+        let (outcome, mut ends) = run_stopping(&mut drawn, stopped);
+        losses_told += check_dropping(&mut ends, &outcome, drawn.plan, stopped);
     }
     assert!(losses_told > 0);
 }

@@ -7,12 +7,6 @@ use millstream_fabric::sim::{Model, Sim, SimDevice};
 
 use super::{Chance, Consumption, Ends, Outcome, Plan, Row, connect, run, simulated, threads};
 
-/// Number of seeds of a test: `MILLSTREAM_SEEDS`, or a few.
-pub(crate) fn seeds(usual: u64) -> u64 {
-    let text = std::env::var("MILLSTREAM_SEEDS").ok();
-    text.map_or(usual, |text| text.parse().expect("MILLSTREAM_SEEDS is a number"))
-}
-
 /// The order that a flow promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {

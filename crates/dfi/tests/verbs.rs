@@ -1,9 +1,7 @@
 //! Every kind of flow and goal over `verbs`. `tests/rdma` runs it in a virtual machine, over the
 //! kernel's Soft-RoCE driver.
 
-mod common;
-
-use common::suite::suite;
+use crate::common::suite::suite;
 use millstream_fabric::verbs::{Options, Verbs};
 
 #[test]
