@@ -1,5 +1,6 @@
 //! The nodes of the stores, and the simulated worlds of a run.
 
+mod answers;
 mod chance;
 mod client;
 mod history;
