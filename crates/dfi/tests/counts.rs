@@ -206,6 +206,29 @@ fn naive_replication_writes_every_segment_to_every_ring() {
     assert!(ends.targets.iter().all(|target| target.counters().segments == 10));
 }
 
+/// A segment of an ordered flow is one number, however many targets there are.
+#[test]
+fn a_segment_of_an_ordered_flow_is_one_number() {
+    let (sim, devices) = simulated(5, Model::default(), 4);
+    let goal = Bandwidth { segment: 1024, segments: 4, source_segments: 2 };
+    let flow = Flow::replicate("f").schema(Row::schema()).optimise(goal).ordered();
+    let targets: Vec<_> = (1..4).map(|node| millstream_dfi::Thread::new(node, 0)).collect();
+    let mut ends = connect(&devices, flow, (&threads(1, 1, 0), &targets)).unwrap();
+    assert_eq!(ends.sources[0].counters().ring_bytes, 2 * (1024 + 16 + 16));
+    for number in 0..320 {
+        assert!(ends.sources[0].try_push(&Row::new(0, number)).unwrap());
+        settle(&sim);
+        ends.sources[0].progress().unwrap();
+        settle(&sim);
+        for target in &mut ends.targets {
+            while let Consumed::Batch(_) = target.try_consume().unwrap() {}
+        }
+    }
+    let counters = ends.sources[0].counters();
+    assert_eq!((counters.writes, counters.reads, counters.numbers), (3 * 10, 3 * 10, 10));
+    assert!(ends.targets.iter().all(|target| target.counters().segments == 10));
+}
+
 /// The thesis, section 7.6.1.4: 16.0, 64.1 and 785.5 MiB a node.
 #[test]
 fn memory_is_as_published() {

@@ -1,13 +1,13 @@
 //! Replicate flows over multicast, in the order of pairs and in one order for all (thesis, section
 //! 7.5.4). `MILLSTREAM_SEEDS` sets the number of seeds of each seeded test.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::common::casting::{Drawn, Order, disorder, draw, pass, run_drawn};
+use crate::common::casting::{Drawn, Order, draw, pass, run_drawn};
+use crate::common::order::{begins_in_one_order, disorder, wait_and_sleep};
 use crate::common::stopping::{Stop, check_dropping, run_with_a_stop};
 use crate::common::{
-    Consumption, Ends, Outcome, Plan, Row, check, connect, run, seeds, shm, simulated, tcp, threads,
+    Ends, Outcome, Plan, Row, check, connect, run, seeds, shm, simulated, tcp, threads,
 };
 use millstream_dfi::{
     Bandwidth, Consumed, Error, Flow, Gaps, Latency, LocalRegistry, OnLoss, Optimise, Role,
@@ -26,7 +26,7 @@ fn flow(order: Order) -> Flow {
 }
 
 /// All orders, goals and topologies over these devices, on one thread.
-fn suite<F: Fabric>(devices: &[F], tuples: u64, mut idle: impl FnMut(usize)) {
+pub(crate) fn suite<F: Fabric>(devices: &[F], tuples: u64, mut idle: impl FnMut(usize)) {
     let goals: [Optimise; 4] = [
         Bandwidth { segment: 256, segments: 4, source_segments: 2 }.into(),
         Bandwidth { segment: 96, segments: 1, source_segments: 1 }.into(),
@@ -63,51 +63,11 @@ fn tcp_every_order_and_goal() {
     suite(&tcp(2), 60, |_| {});
 }
 
-/// Ends on threads of their own, which wait and sleep.
 #[test]
 fn tcp_threads_wait_and_sleep() {
-    const TUPLES: u64 = 20_000;
     let devices = tcp(2);
-    let lists = (threads(2, 2, 0), threads(3, 2, 100));
-    for order in [Order::OfPairs, Order::OfFlow] {
-        let Ends { sources, targets } =
-            connect(&devices, flow(order), (&lists.0, &lists.1)).unwrap();
-        let readers = targets.into_iter().map(|mut target| {
-            std::thread::spawn(move || {
-                let mut order = Vec::new();
-                while let Some(batch) = target.consume().unwrap() {
-                    let rows = batch.rows::<Row>().unwrap().iter();
-                    assert!(rows.clone().all(Row::is_whole));
-                    order.extend(rows.map(|row| Consumption::Tuple(row.source, row.number)));
-                }
-                order
-            })
-        });
-        let readers: Vec<_> = readers.collect();
-        let writers = sources.into_iter().enumerate().map(|(at, mut source)| {
-            std::thread::spawn(move || {
-                for number in 0..TUPLES {
-                    source.push(&Row::new(at as u64, number)).unwrap();
-                    if number == TUPLES / 2 {
-                        // Long enough for targets to sleep.
-                        source.flush().unwrap();
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                }
-                source.close().unwrap();
-            })
-        });
-        writers.collect::<Vec<_>>().into_iter().for_each(|one| one.join().unwrap());
-        let orders: Vec<_> = readers.into_iter().map(|one| one.join().unwrap()).collect();
-        for order in &orders {
-            assert_eq!(order.len() as u64, 2 * TUPLES);
-            assert_eq!(
-                order.iter().map(|one| format!("{one:?}")).collect::<HashSet<_>>().len(),
-                order.len()
-            );
-        }
-        assert!(order == Order::OfPairs || disorder(&orders).is_none());
-    }
+    wait_and_sleep(&devices, flow(Order::OfPairs), 20_000);
+    assert_eq!(disorder(&wait_and_sleep(&devices, flow(Order::OfFlow), 20_000)), None);
 }
 
 /// A segment is sent once, for one target and for eight.
@@ -163,7 +123,9 @@ fn impossible_declarations_are_refused() {
     let large = Bandwidth { segment: 8192, segments: 4, source_segments: 4 };
     for (flow, why) in [
         (Flow::shuffle("f").multicast(), "only a replicate flow"),
-        (Flow::replicate("f").ordered(), "needs multicast"),
+        (Flow::shuffle("f").ordered(), "only a replicate flow has one order"),
+        (Flow::combine("f").ordered(), "only a replicate flow has one order"),
+        (Flow::replicate("f").ordered().gaps(Gaps::Notify), "rings lose nothing"),
         (Flow::replicate("f").multicast().gaps(Gaps::Notify), "ordered flows only"),
         (Flow::replicate("f").multicast().optimise(large), "8192 bytes; multicast takes 4064"),
         (Flow::replicate("f").multicast().time_out(Duration::ZERO), "time-out"),
@@ -245,15 +207,6 @@ fn stopped_nodes_are_errors_within_two_seconds() {
         assert!(order == Order::OfPairs || begins_in_one_order(&outcome, None), "seed {seed}");
     }
     assert!(failed > 0);
-}
-
-/// Whether the targets but one have consumed the beginning of one order.
-fn begins_in_one_order(outcome: &Outcome, without: Option<usize>) -> bool {
-    let living = outcome.orders.iter().enumerate().filter(|(at, _)| Some(*at) != without);
-    let orders: Vec<_> = living.map(|(_, order)| order).collect();
-    let shortest = orders.iter().map(|one| one.len()).min().unwrap_or(0);
-    let begin: Vec<_> = orders.iter().map(|one| one[..shortest].to_vec()).collect();
-    disorder(&begin).is_none()
 }
 
 /// With gaps an ordered flow goes on without a lost source, whose last segments may be at some

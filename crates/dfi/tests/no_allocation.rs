@@ -69,6 +69,7 @@ fn tuples_allocate_nothing() {
                 (Flow::shuffle("f").route(Route::Key("key")).optimise(goal), 1),
                 (Flow::shuffle("f").route(by).optimise(goal), 1),
                 (Flow::replicate("f").optimise(goal), 2),
+                (Flow::replicate("f").optimise(goal).ordered(), 2),
             ]
         })
     };

@@ -5,12 +5,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::common::order::{begins_in_one_order, disorder};
 use crate::common::stopping::{Stop, check_dropping, run_with_a_stop};
 use crate::common::{
     Chance, Ends, Outcome, Plan, Row, check, connect, join, run, seeds, simulated, threads,
 };
 use millstream_dfi::{
-    Bandwidth, Detection, Error, Flow, Latency, LocalRegistry, OnLoss, Optimise, Pipelined, Route,
+    Bandwidth, Consumed, Detection, Error, Flow, Latency, LocalRegistry, OnLoss, Optimise,
+    Pipelined, Role, Route,
 };
 use millstream_fabric::sim::{Model, Placement, Sim, SimDevice};
 
@@ -26,7 +28,8 @@ struct Drawn {
     chance: Chance,
 }
 
-fn draw(seed: u64, tuples: u64) -> Drawn {
+/// `ordered`: only ordered flows.
+fn draw(seed: u64, tuples: u64, ordered: bool) -> Drawn {
     let mut chance = Chance(seed);
     let (sources, targets) = (1 + chance.below(3), 1 + chance.below(3));
     let small = |chance: &mut Chance| Bandwidth {
@@ -48,6 +51,7 @@ fn draw(seed: u64, tuples: u64) -> Drawn {
     let latency = Duration::from_nanos(100 + chance.below(20_000) as u64);
     let model = Model { latency, placement, ..Model::default() };
     let (flow, explicit, copies) = match chance.below(4) {
+        _ if ordered => (Flow::replicate("f").ordered(), false, targets),
         0 => (Flow::shuffle("f").route(Route::Key("key")), false, 1),
         1 => (Flow::shuffle("f").route(Route::Explicit), true, 1),
         2 => (Flow::shuffle("f").route(Route::by(|t, n| t[16] as usize % n)), false, 1),
@@ -76,8 +80,8 @@ impl Drawn {
 }
 
 /// Everything arrives once, whole and in order, though links are interrupted. Returns how often.
-fn interrupted(seed: u64) -> usize {
-    let mut drawn = draw(seed, 150);
+fn interrupted(seed: u64, ordered: bool) -> usize {
+    let mut drawn = draw(seed, 150, ordered);
     let (mut ends, plan) = (drawn.connect(), drawn.plan);
     let Drawn { sim, devices, chance, .. } = &mut drawn;
     let mut cut: Option<(usize, usize, Duration)> = None;
@@ -109,14 +113,39 @@ fn interrupted(seed: u64) -> usize {
         }
     });
     check(&outcome, drawn.plan, drawn.copies);
+    let disorder = if ordered { disorder(&outcome.orders) } else { None };
+    assert_eq!(disorder, None, "seed {seed}");
     cuts
 }
 
 #[test]
 fn interrupted_links() {
     let count = seeds(300);
-    let cuts: usize = (0..count).map(interrupted).sum();
+    let cuts: usize = (0..count).map(|seed| interrupted(seed, false)).sum();
     assert!(cuts as u64 >= count, "{cuts} interruptions");
+}
+
+/// All targets consume all tuples in one order.
+#[test]
+fn interrupted_links_of_ordered_flows() {
+    let count = seeds(300);
+    let cuts: usize = (0..count).map(|seed| interrupted(seed, true)).sum();
+    assert!(cuts as u64 >= count, "{cuts} interruptions");
+}
+
+/// Without numbers the same runs have no order: the test above would notice.
+#[test]
+fn flows_without_an_order_have_none() {
+    let disorders = (0..40).filter(|seed| {
+        let mut drawn = draw(*seed, 150, true);
+        drawn.flow = Flow::replicate("f").schema(Row::schema()).detection(Detection::Checksum);
+        let mut ends = drawn.connect();
+        let outcome = run(&mut ends, drawn.plan, |_| {
+            drawn.sim.step();
+        });
+        disorder(&outcome.orders).is_some()
+    });
+    assert!(disorders.count() > 5);
 }
 
 /// Runs until all are done or failed, with node `stopped` gone at a step drawn from the seed.
@@ -131,24 +160,86 @@ fn run_stopping(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>)
 
 /// A node that stops at any step is an error at all ends that had not finished. Returns whether
 /// there were any.
-fn stopped(seed: u64) -> bool {
-    let mut drawn = draw(seed, 150);
+fn stopped(seed: u64, ordered: bool) -> bool {
+    let mut drawn = draw(seed, 150, ordered);
     let stopped = drawn.chance.below(drawn.devices.len());
     let (outcome, _) = run_stopping(&mut drawn, stopped);
+    assert!(!ordered || begins_in_one_order(&outcome, None), "seed {seed}");
     !outcome.source_errors.is_empty() || !outcome.target_errors.is_empty()
 }
 
 #[test]
 fn stopped_nodes() {
     let count = seeds(300);
-    let failed = (0..count).filter(|seed| stopped(*seed)).count() as u64;
+    let failed = (0..count).filter(|seed| stopped(*seed, false)).count() as u64;
     assert!(failed >= count / 4, "{failed} of {count} flows had not finished");
+}
+
+/// Until the failure all targets consume in one order.
+#[test]
+fn stopped_nodes_of_ordered_flows() {
+    let count = seeds(300);
+    let failed = (0..count).filter(|seed| stopped(*seed, true)).count() as u64;
+    assert!(failed >= count / 4, "{failed} of {count} flows had not finished");
+}
+
+/// With `OnLoss::Drop` a lost target leaves an ordered flow, and the others consume in one order.
+/// A lost source or a lost sequencer fails the flow. Returns whether a loss was told.
+fn ordered_dropped(seed: u64) -> bool {
+    let mut drawn = draw(seed, 150, true);
+    drawn.flow = drawn.flow.on_loss(OnLoss::Drop);
+    let sources = drawn.sources;
+    let stopped = drawn.chance.below(drawn.devices.len());
+    let (outcome, mut ends) = run_stopping(&mut drawn, stopped);
+    let lost = stopped.checked_sub(sources);
+    assert!(begins_in_one_order(&outcome, lost), "seed {seed}");
+    if stopped <= sources {
+        // The stopped end itself is not called any more.
+        return false;
+    }
+    check_dropping(&mut ends, &outcome, drawn.plan, stopped) > 0
+}
+
+#[test]
+fn dropped_nodes_of_ordered_flows() {
+    let count = seeds(300);
+    let told = (0..count).filter(|seed| ordered_dropped(*seed)).count() as u64;
+    assert!(told >= count / 20, "in {told} of {count} flows a loss was told");
+}
+
+/// A target that waits for a number sleeps, though later segments have arrived. It notices that
+/// the source of that number is gone.
+#[test]
+fn a_target_sleeps_while_the_next_number_is_missing() {
+    for goal in [Optimise::from(Bandwidth::default()), Latency::default().into()] {
+        let (sim, devices) = simulated(1, Model::default(), 3);
+        let flow = Flow::replicate("f").schema(Row::schema()).optimise(goal).ordered();
+        let lists = (threads(2, 3, 0), [millstream_dfi::Thread::new(2, 0)]);
+        let mut ends = connect(&devices, flow, (&lists.0, &lists.1)).unwrap();
+        // Source 0 draws a number and is not called again. Source 1 sends segments of its own.
+        assert!(ends.sources[0].try_push(&Row::new(0, 0)).unwrap());
+        ends.sources[0].try_flush().unwrap();
+        sim.advance(Duration::from_micros(20));
+        for number in 0..3 {
+            ends.sources[1].push(&Row::new(1, number)).unwrap();
+            ends.sources[1].flush().unwrap();
+        }
+        assert!(matches!(ends.targets[0].try_consume().unwrap(), Consumed::Empty));
+        sim.stop(&devices[0]);
+        let gone = sim.now();
+        let error = ends.targets[0].consume().map(|batch| batch.is_some()).unwrap_err();
+        let Error::PeerLost { peer, .. } = error else { panic!("{error}") };
+        assert_eq!((peer.role, peer.index), (Role::Source, 0));
+        assert!(sim.now() - gone < Duration::from_secs(2));
+        let looks = ends.targets[0].counters().stalls;
+        assert!(looks < 20_000, "{looks} looks");
+    }
 }
 
 /// With `OnLoss::Drop` a lost target leaves a replicate flow, and a lost source ends; the others
 /// go on, and are told once. Returns whether some end was told.
 fn dropped(seed: u64) -> bool {
-    let mut drawn = draw(seed, 150);
+    let mut drawn = draw(seed, 150, false);
     drawn.flow = Flow::replicate("f")
         .schema(Row::schema())
         .optimise(Bandwidth { segment: 96, segments: 3, source_segments: 2 })
@@ -169,7 +260,7 @@ fn dropped_nodes() {
 
 /// With `OnLoss::Drop` a shuffle goes on without a lost source. A lost target fails it.
 fn shuffle_dropped(seed: u64) -> bool {
-    let mut drawn = draw(seed, 150);
+    let mut drawn = draw(seed, 150, false);
     drawn.flow = Flow::shuffle("f")
         .schema(Row::schema())
         .optimise(Bandwidth { segment: 96, segments: 3, source_segments: 2 })

@@ -3,9 +3,11 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::common::order::{disorder, wait_and_sleep};
 use crate::common::{Arrived, Ends, Outcome, Plan, Row, check, connect, shm, tcp, threads};
 use millstream_dfi::{
-    Bandwidth, Error, Flow, Latency, OnLoss, Optimise, Peer, Role, Route, Source, Target, Thread,
+    Bandwidth, Error, Flow, Latency, OnLoss, Optimise, Peer, Pipelined, Role, Route, Source,
+    Target, Thread,
 };
 use millstream_fabric::Fabric;
 
@@ -76,6 +78,20 @@ fn shm_threads_that_wait() {
 #[test]
 fn tcp_threads_that_wait() {
     suite(&tcp(2), 5000);
+}
+
+#[test]
+fn threads_that_wait_consume_in_one_order() {
+    let goals: [Optimise; 3] = [
+        Bandwidth::default().into(),
+        Latency::default().into(),
+        Pipelined(Bandwidth { segment: 256, segments: 8, source_segments: 2 }).into(),
+    ];
+    for goal in goals {
+        let flow = Flow::replicate("f").schema(Row::schema()).ordered().optimise(goal);
+        assert_eq!(disorder(&wait_and_sleep(&shm(2), flow.clone(), 20_000)), None, "shm, {goal:?}");
+        assert_eq!(disorder(&wait_and_sleep(&tcp(2), flow, 5000)), None, "tcp, {goal:?}");
+    }
 }
 
 /// The peer that an end found lost, and after which time.

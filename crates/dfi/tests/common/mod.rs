@@ -5,6 +5,7 @@
 pub(crate) mod casting;
 #[path = "../../examples/kv_store/chance.rs"]
 mod chance;
+pub(crate) mod order;
 pub(crate) mod stopping;
 pub(crate) mod suite;
 
@@ -138,7 +139,7 @@ pub(crate) fn declared(flow: Flow) -> Result<Declaration> {
 pub(crate) type Arrived = Vec<HashMap<u64, Vec<u64>>>;
 
 /// What a target consumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Consumption {
     /// A tuple, by its source and its number.
     Tuple(u64, u64),
