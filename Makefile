@@ -105,7 +105,9 @@ simulate:
 	MILLSTREAM_SEEDS=$$(( $${MILLSTREAM_SEEDS:-100000} / 10 )) cargo test --profile ci --locked --workspace \
 		--test jobs simulated_processes:: -- --nocapture
 	MILLSTREAM_SEEDS=$$(( $${MILLSTREAM_SEEDS:-100000} / 10 )) cargo test --profile ci --locked -p millstream-dfi \
-		--test seeds --test multicast --example kv_store -- --nocapture
+		--test flows -- --nocapture seeds:: multicast::
+	MILLSTREAM_SEEDS=$$(( $${MILLSTREAM_SEEDS:-100000} / 10 )) cargo test --profile ci --locked -p millstream-dfi \
+		--example kv_store -- --nocapture
 
 soak: .venv/ready
 	@.ci/setup cc rust

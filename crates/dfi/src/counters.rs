@@ -32,7 +32,7 @@ pub struct Counters {
     pub resent: u64,
     /// Datagrams without a segment, which say how many segments there are.
     pub marks: u64,
-    /// Numbers drawn at the sequencer.
+    /// Of an ordered flow, at a source: numbers drawn at the sequencer.
     pub numbers: u64,
     /// At a target of a multicast flow: datagrams that were dropped because their segment had
     /// arrived before, or had been given up.

@@ -150,22 +150,22 @@ impl Declaration {
 
     /// The rings' shape.
     pub(crate) fn shape(&self) -> Shape {
-        let checksum = self.detection == Detection::Checksum;
+        let shape = |bandwidth: Bandwidth, ask_below: Option<usize>| Shape {
+            payload: bandwidth.segment,
+            segments: bandwidth.segments,
+            source_segments: bandwidth.source_segments,
+            latency: false,
+            ask_below: ask_below.map(|below| below.max(1) as u64),
+            checksum: self.detection == Detection::Checksum,
+            ordered: self.ordered,
+        };
         match self.optimise {
-            Optimise::Bandwidth(Bandwidth { segment, segments, source_segments }) => {
-                let (latency, ask_below) = (false, None);
-                Shape { payload: segment, segments, source_segments, latency, ask_below, checksum }
-            }
-            Optimise::Pipelined(Pipelined(bandwidth)) => {
-                let Bandwidth { segment, segments, source_segments } = bandwidth;
-                let (latency, ask_below) = (false, Some((segments as u64 / 2).max(1)));
-                Shape { payload: segment, segments, source_segments, latency, ask_below, checksum }
-            }
+            Optimise::Bandwidth(bandwidth) => shape(bandwidth, None),
+            Optimise::Pipelined(Pipelined(one)) => shape(one, Some(one.segments / 2)),
             Optimise::Latency(Latency { segments }) => {
-                let payload = self.schema.tuple_bytes().next_multiple_of(16);
-                let (latency, ask_below) = (true, Some((segments as u64 / 4).max(1)));
-                let source_segments = segments;
-                Shape { payload, segments, source_segments, latency, ask_below, checksum }
+                let segment = self.schema.tuple_bytes().next_multiple_of(16);
+                let one = Bandwidth { segment, segments, source_segments: segments };
+                Shape { latency: true, ..shape(one, Some(segments / 4)) }
             }
         }
     }
@@ -187,7 +187,7 @@ impl Declaration {
     pub fn check(&self) -> Result<()> {
         let fault = self.fault_of_threads().or_else(|| self.schema.fault());
         let fault = fault.or_else(|| self.fault_of_shape()).or_else(|| self.fault_of_route());
-        match fault.or_else(|| self.fault_of_multicast()) {
+        match fault.or_else(|| self.fault_of_order()).or_else(|| self.fault_of_multicast()) {
             Some(why) => Err(Error::Declaration { flow: self.name.clone(), why }),
             None => Ok(()),
         }
@@ -246,9 +246,19 @@ impl Declaration {
             .then(|| format!("no attribute {name:?} to route by; the schema is {}", self.schema))
     }
 
+    fn fault_of_order(&self) -> Option<String> {
+        if self.ordered && self.kind != FlowKind::Replicate {
+            let why =
+                "only a replicate flow has one order: targets of other flows get other tuples";
+            return Some(why.into());
+        }
+        let without = self.gaps == Gaps::Notify && !self.multicast;
+        without.then(|| "gaps come with multicast only: rings lose nothing".into())
+    }
+
     fn fault_of_multicast(&self) -> Option<String> {
         if !self.multicast {
-            return self.ordered.then(|| "an ordered flow needs multicast".into());
+            return None;
         }
         if self.kind != FlowKind::Replicate {
             return Some("only a replicate flow can use multicast".into());

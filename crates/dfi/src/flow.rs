@@ -86,14 +86,15 @@ impl Flow {
         self
     }
 
-    /// Makes all targets of a multicast flow consume all segments in one order (thesis, section
+    /// Makes all targets of a replicate flow consume all segments in one order (thesis, section
     /// 7.5.4). Sources number their segments by fetch-and-add at a word of target 0, the sequencer.
     pub fn ordered(mut self) -> Flow {
         self.declaration.ordered = true;
         self
     }
 
-    /// The treatment of segments that an ordered flow has lost; sent again if this is not called.
+    /// The treatment of segments that an ordered multicast flow has lost; sent again if this is not
+    /// called.
     pub fn gaps(mut self, gaps: Gaps) -> Flow {
         self.declaration.gaps = gaps;
         self

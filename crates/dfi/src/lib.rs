@@ -66,7 +66,8 @@
 //!
 //! - A pushed tuple reaches its target once and whole, or both ends get a typed error.
 //! - Tuples of one source reach one target in the order of pushing. Nothing is promised about the
-//!   order between pairs. A target scans its rings round robin, one segment each.
+//!   order between pairs, except by ordered flows. A target scans its rings round robin, one
+//!   segment each.
 //! - [`Source::push`] copies the tuple and returns; it waits only for a segment. A pushed tuple
 //!   leaves when its segment is full, or with [`Source::flush`] or [`Source::close`].
 //! - [`Target::consume`] copies nothing. The [`Batch`] borrows the target, so a call frees what the
@@ -149,17 +150,28 @@
 //! flow waits for ever for a target that answers there and gets no multicast at all, say behind a
 //! switch that drops it.
 //!
-//! *Order.* With [`Flow::ordered`] all targets consume all segments in one order. A source draws
-//! the number of each segment by fetch-and-add at a word of target 0, the sequencer, once there is
-//! credit for the segment. The number takes a round trip, so a pushed tuple leaves with a later
-//! call. A target moves arrivals from its receive list to its next list by their slots' numbers,
-//! and copies nothing. If the sequencer is lost, the flow fails. If a source is lost, the flow
-//! fails too, since targets may differ in that source's last segments.
+//! # Order (thesis, section 7.5.4)
 //!
-//! *Gaps.* With [`Gaps::Notify`] nothing is sent again. A number that has been missing for the
-//! time-out is [`Consumed::Gap`] of [`Target::try_consume`] and [`Error::Gap`] of
-//! [`Target::consume`], once. The program then has to reach agreement. A segment that comes later
-//! is dropped. With [`OnLoss::Drop`] such a flow outlives lost sources.
+//! With [`Flow::ordered`] all targets of a replicate flow consume all segments in one order, over
+//! rings and by multicast. Other flows are refused: their targets have no segment in common. A
+//! source draws the number of each segment by fetch-and-add at a word of target 0, the sequencer.
+//! The number takes a round trip, so a pushed tuple leaves with a later call. A target moves
+//! arrivals from its receive list to its next list by their places in memory, and copies nothing.
+//! If the sequencer is lost, the flow fails. If a source is lost, the flow fails too, since targets
+//! may differ in that source's last segments.
+//!
+//! *Over rings* the number stands in 16 bytes in front of the footer, and is drawn when a segment
+//! is full. The rings are the receive list. A target looks ahead in each ring, so that a segment
+//! out of turn neither hides the end of its source nor keeps the target awake. All targets wait
+//! for a source that has drawn a number, until the source is called again: call [`Source::flush`]
+//! before a pause.
+//!
+//! *By multicast* the number is drawn once there is credit for the segment.
+//!
+//! *Gaps.* With [`Gaps::Notify`], which needs multicast, nothing is sent again. A number that has
+//! been missing for the time-out is [`Consumed::Gap`] of [`Target::try_consume`] and [`Error::Gap`]
+//! of [`Target::consume`], once. The program then has to reach agreement. A segment that comes
+//! later is dropped. With [`OnLoss::Drop`] such a flow outlives lost sources.
 //!
 //! # Placement
 //!
@@ -197,12 +209,14 @@ mod declaration;
 mod error;
 mod farewell;
 mod flow;
+mod lists;
 #[cfg(test)]
 mod loom_tests;
 mod options;
 mod registry;
 mod ring;
 mod schema;
+mod sequencer;
 mod source;
 mod stage;
 mod target;

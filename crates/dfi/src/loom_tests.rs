@@ -22,6 +22,7 @@ const SHAPE: Shape = Shape {
     latency: false,
     ask_below: None,
     checksum: false,
+    ordered: false,
 };
 
 /// A ring in the target's memory, and the count for latency.

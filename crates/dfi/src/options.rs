@@ -118,8 +118,8 @@ pub enum Detection {
     Checksum,
 }
 
-/// Treatment of a segment that an ordered flow's target has not got after the time-out (thesis,
-/// section 7.5.4).
+/// Treatment of a segment that the target of an ordered multicast flow has not got after the
+/// time-out (thesis, section 7.5.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Gaps {
     /// The source sends it again.

@@ -22,19 +22,42 @@ pub(crate) struct Shape {
     pub(crate) ask_below: Option<u64>,
     /// Whether footers have checksums.
     pub(crate) checksum: bool,
+    /// Whether a segment has a number in the flow's order, in front of its footer.
+    pub(crate) ordered: bool,
 }
 
+/// Bytes of the number of an ordered flow's segment; the second half is unused.
+const NUMBER_BYTES: usize = 16;
+
 impl Shape {
-    /// Bytes of a segment: payload, then footer.
+    /// Bytes of a segment: payload, then trailer.
     #[inline]
     pub(crate) fn stride(&self) -> usize {
-        self.payload + FOOTER_BYTES
+        self.payload + self.trailer()
+    }
+
+    /// Bytes behind the payload: in an ordered flow the number, and always the footer.
+    #[inline]
+    pub(crate) fn trailer(&self) -> usize {
+        FOOTER_BYTES + if self.ordered { NUMBER_BYTES } else { 0 }
+    }
+
+    /// Offset of the number of an ordered flow's segment that begins at `offset`.
+    #[inline]
+    pub(crate) fn number_at(&self, offset: usize) -> usize {
+        offset + self.payload
     }
 
     /// Segments between two looks at the clock by a busy thread: a tuple costs less than a look.
     #[inline]
     pub(crate) fn per_look(&self) -> u64 {
         if self.latency { 16 } else { 1 }
+    }
+
+    /// Most numbers of an ordered flow that a target has not consumed: of segments in its rings
+    /// and in the rings of sources.
+    pub(crate) fn numbers(&self, sources: usize) -> usize {
+        sources * (self.segments + self.source_segments)
     }
 
     /// Bytes of a ring at the target.
@@ -60,7 +83,7 @@ impl Shape {
     /// Offset of the footer's polled word, in a segment that begins at `offset`.
     #[inline]
     pub(crate) fn word_at(&self, offset: usize) -> usize {
-        offset + self.payload + 8
+        offset + self.stride() - 8
     }
 
     /// The lap that the footer of segment `number` had before that segment's turn, free or not. On
@@ -90,11 +113,17 @@ pub(crate) fn sub_region(region: &Region, at: usize, bytes: usize) -> RemoteRegi
     RemoteRegion { address: address + at as u64, bytes: bytes as u64, key }
 }
 
-/// The checksum of a segment in `ring` at `offset`: of the payload's words, and the footer's word.
+/// The checksum of a segment in `ring` at `offset`: of the payload's words, the number in the
+/// flow's order, 0 without one, and the footer's word.
 ///
 /// A peer may be writing the payload meanwhile. So each word is loaded as an atomic.
-pub(crate) fn checksum(ring: &Region, offset: usize, bytes: usize, footer: u64) -> u64 {
-    let mut sum = hash_word(footer);
+pub(crate) fn checksum(
+    ring: &Region,
+    (offset, bytes): (usize, usize),
+    number: u64,
+    footer: u64,
+) -> u64 {
+    let mut sum = hash_word(footer ^ number.rotate_left(32));
     for at in (0..bytes.next_multiple_of(8)).step_by(8) {
         let word = ring.word(offset + at).load(Ordering::Relaxed);
         sum = hash_word(sum.rotate_left(5) ^ word);
@@ -128,6 +157,7 @@ mod tests {
         latency: false,
         ask_below: None,
         checksum: false,
+        ordered: false,
     };
 
     #[test]
@@ -141,6 +171,14 @@ mod tests {
             let found = bytes as f64 / (1 << 20) as f64;
             assert!((found - mib).abs() < 0.005, "{found} MiB, not {mib}");
         }
+    }
+
+    #[test]
+    fn an_ordered_segment_has_its_number_in_front_of_the_footer() {
+        let ordered = Shape { ordered: true, ..SHAPE };
+        assert_eq!((SHAPE.stride(), ordered.stride()), (8208, 8224));
+        assert_eq!((ordered.number_at(8224), ordered.word_at(8224)), (8224 + 8192, 2 * 8224 - 8));
+        assert_eq!(SHAPE.word_at(0), 8200);
     }
 
     #[test]

@@ -1,33 +1,15 @@
 //! Many tuples pushed at once arrive as if each had been pushed alone.
 
-mod common;
-
-use std::net::Ipv4Addr;
-
-use common::{Ends, Row, connect, threads};
+use crate::common::{Ends, Row, connect, shm, tcp, threads};
 use millstream_dfi::{
     AsTuple, Bandwidth, Error, Flow, Latency, Optimise, Pipelined, Route, Source, Target, Thread,
 };
 use millstream_fabric::Fabric;
-use millstream_fabric::setup::Token;
-use millstream_fabric::shm::ShmDevice;
-use millstream_fabric::tcp::TcpDevice;
 
 /// A flow with explicit routes from one source to two targets.
 fn ends<F: Fabric>(devices: &[F], goal: impl Into<Optimise>) -> Ends<F> {
     let flow = Flow::shuffle("f").schema(Row::schema()).route(Route::Explicit).optimise(goal);
     connect(devices, flow, (&threads(1, 1, 0), &threads(2, 2, 100))).unwrap()
-}
-
-fn shm() -> Vec<ShmDevice> {
-    let token = Token::new([7; 32]);
-    (0..2).map(|_| ShmDevice::open(token).unwrap()).collect()
-}
-
-fn tcp() -> Vec<TcpDevice> {
-    let token = Token::new([7; 32]);
-    let open = |_| TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    (0..2).map(open).collect()
 }
 
 fn bytes(numbers: std::ops::Range<u64>) -> Vec<u8> {
@@ -89,16 +71,16 @@ fn tuples_pushed_at_once_fill_segments_in_order() {
     // 240 bytes hold 7 tuples of 32 bytes.
     for (segment, filled) in [(1024, 1024), (256, 256), (240, 224)] {
         let goal = Bandwidth { segment, segments: 4, source_segments: 2 };
-        arrive(&shm(), goal, filled);
-        arrive(&tcp(), goal, filled);
-        arrive(&tcp(), Pipelined(goal), filled);
+        arrive(&shm(2), goal, filled);
+        arrive(&tcp(2), goal, filled);
+        arrive(&tcp(2), Pipelined(goal), filled);
     }
-    arrive(&shm(), Latency { segments: 4 }, size_of::<Row>());
+    arrive(&shm(2), Latency { segments: 4 }, size_of::<Row>());
 }
 
 #[test]
 fn what_is_no_tuple_or_has_no_target_is_refused() {
-    let Ends { mut sources, targets: _targets } = ends(&shm(), Bandwidth::default());
+    let Ends { mut sources, targets: _targets } = ends(&shm(2), Bandwidth::default());
     let source = &mut sources[0];
     let error = source.push_all_to(0, &bytes(0..2)[..63]).unwrap_err();
     assert!(matches!(error, Error::TupleLength { expected: 32, found: 63 }), "{error}");
@@ -108,14 +90,14 @@ fn what_is_no_tuple_or_has_no_target_is_refused() {
 
     let by_key = Flow::shuffle("f").schema(Row::schema());
     let lists = (threads(1, 1, 0), [Thread::new(1, 0)]);
-    let mut ends = connect(&shm(), by_key, (&lists.0, &lists.1)).unwrap();
+    let mut ends = connect(&shm(2), by_key, (&lists.0, &lists.1)).unwrap();
     let error = ends.sources[0].push_all_to(0, &bytes(0..1)).unwrap_err();
     assert!(matches!(error, Error::Route { .. }), "{error}");
 }
 
 #[test]
 fn a_lost_target_ends_the_pushing() {
-    let Ends { mut sources, targets } = ends(&shm(), Bandwidth::default());
+    let Ends { mut sources, targets } = ends(&shm(2), Bandwidth::default());
     drop(targets);
     let much = bytes(0..1000);
     let error = (0..100_000).find_map(|_| sources[0].push_all_to(0, &much).err());

@@ -1,19 +1,13 @@
 //! Combine flows: aggregates by group, over any fabric.
 
-mod common;
-
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
 
-use common::{Chance, connect, simulated, threads};
+use crate::common::{Chance, connect, shm, simulated, tcp, threads};
 use millstream_dfi::{
     Aggregate, Combined, Combiner, Error, Flow, Group, Schema, Source, Thread, Value,
 };
 use millstream_fabric::Fabric;
-use millstream_fabric::setup::Token;
-use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::Model;
-use millstream_fabric::tcp::TcpDevice;
 use millstream_state::{ValueKind, histogram_quantile, list_elements, registers_estimate};
 
 millstream_dfi::tuple! {
@@ -137,10 +131,8 @@ fn sim_sums_counts_and_extremes() {
 
 #[test]
 fn shm_and_tcp_sums_counts_and_extremes() {
-    let token = Token::new([3; 32]);
-    sums_counts_and_extremes(&[ShmDevice::open(token).unwrap()], || {});
-    let open = || TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    sums_counts_and_extremes(&[open(), open()], || {});
+    sums_counts_and_extremes(&shm(1), || {});
+    sums_counts_and_extremes(&tcp(2), || {});
 }
 
 /// Whatever the number of sources, and so the order of arrival, sums of floats are the same.

@@ -1,11 +1,9 @@
 //! The requests that flows post, counted (thesis, sections 7.5.2 and 7.5.3), and the memory that
 //! they take.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Ends, Row, connect, declared, simulated, threads};
+use crate::common::{Ends, Row, connect, declared, simulated, threads};
 use millstream_dfi::{Bandwidth, Consumed, Flow, Latency, Optimise, Pipelined, Route};
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 
@@ -205,6 +203,29 @@ fn naive_replication_writes_every_segment_to_every_ring() {
     }
     let counters = ends.sources[0].counters();
     assert_eq!((counters.writes, counters.reads), (3 * 10, 3 * 10));
+    assert!(ends.targets.iter().all(|target| target.counters().segments == 10));
+}
+
+/// A segment of an ordered flow is one number, however many targets there are.
+#[test]
+fn a_segment_of_an_ordered_flow_is_one_number() {
+    let (sim, devices) = simulated(5, Model::default(), 4);
+    let goal = Bandwidth { segment: 1024, segments: 4, source_segments: 2 };
+    let flow = Flow::replicate("f").schema(Row::schema()).optimise(goal).ordered();
+    let targets: Vec<_> = (1..4).map(|node| millstream_dfi::Thread::new(node, 0)).collect();
+    let mut ends = connect(&devices, flow, (&threads(1, 1, 0), &targets)).unwrap();
+    assert_eq!(ends.sources[0].counters().ring_bytes, 2 * (1024 + 16 + 16));
+    for number in 0..320 {
+        assert!(ends.sources[0].try_push(&Row::new(0, number)).unwrap());
+        settle(&sim);
+        ends.sources[0].progress().unwrap();
+        settle(&sim);
+        for target in &mut ends.targets {
+            while let Consumed::Batch(_) = target.try_consume().unwrap() {}
+        }
+    }
+    let counters = ends.sources[0].counters();
+    assert_eq!((counters.writes, counters.reads, counters.numbers), (3 * 10, 3 * 10, 10));
     assert!(ends.targets.iter().all(|target| target.counters().segments == 10));
 }
 

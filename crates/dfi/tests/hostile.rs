@@ -1,10 +1,8 @@
 //! Peers that hold the job's token and write nonsense: typed errors, and no panic.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Chance, Row, simulated};
+use crate::common::{Chance, Row, simulated};
 use millstream_dfi::{
     Bandwidth, Consumed, End, Error, Flow, Latency, LocalRegistry, Optimise, Registry, Role,
     Source, SourceSetup, Target, TargetSetup, Thread,
@@ -42,7 +40,7 @@ impl Hostile {
         (sim, device): (&Sim, &SimDevice),
         registry: &LocalRegistry,
         role: Role,
-        goal: Optimise,
+        flow: &Flow,
     ) -> Hostile {
         let queue = device.completion_queue(4096, None).unwrap();
         let sizes = QueueSizes { send: 1024, receive: 8 };
@@ -57,7 +55,7 @@ impl Hostile {
         // The declaration's fingerprint is in every set-up message: take it from one that is thrown
         // away.
         let throwaway = LocalRegistry::new();
-        publish(&throwaway, goal);
+        publish(&throwaway, flow);
         let _source = SourceSetup::join(device, &throwaway, "f", HERE, NOW).unwrap();
         let _target = TargetSetup::join(device, &throwaway, "f", THERE, NOW).unwrap();
         let found = throwaway.peers("f", End { role: Role::Source, index: 0 }, NOW).unwrap();
@@ -87,9 +85,17 @@ impl Hostile {
     }
 }
 
-fn publish(registry: &LocalRegistry, goal: Optimise) {
-    let flow = Flow::shuffle("f").sources([HERE]).targets([THERE]);
-    flow.schema(Row::schema()).optimise(goal).publish(registry).unwrap();
+fn publish(registry: &LocalRegistry, flow: &Flow) {
+    flow.clone().publish(registry).unwrap();
+}
+
+/// A flow from one end here to one end there.
+fn between(flow: Flow, goal: Optimise) -> Flow {
+    flow.sources([HERE]).targets([THERE]).schema(Row::schema()).optimise(goal)
+}
+
+fn shuffle(goal: Optimise) -> Flow {
+    between(Flow::shuffle("f"), goal)
 }
 
 fn bandwidth() -> Optimise {
@@ -97,22 +103,22 @@ fn bandwidth() -> Optimise {
 }
 
 /// A target whose source is hostile.
-fn hostile_source(seed: u64, goal: Optimise) -> (Target<SimDevice>, Hostile) {
+fn hostile_source(seed: u64, flow: &Flow) -> (Target<SimDevice>, Hostile) {
     let (sim, devices) = simulated(seed, Model::default(), 2);
     let registry = LocalRegistry::new();
-    publish(&registry, goal);
+    publish(&registry, flow);
     let target = TargetSetup::join(&devices[1], &registry, "f", THERE, NOW).unwrap();
-    let hostile = Hostile::join((&sim, &devices[0]), &registry, Role::Source, goal);
+    let hostile = Hostile::join((&sim, &devices[0]), &registry, Role::Source, flow);
     (target.connect(&registry, NOW).unwrap(), hostile)
 }
 
 /// A source whose target is hostile.
-fn hostile_target(seed: u64, goal: Optimise) -> (Source<SimDevice>, Hostile) {
+fn hostile_target(seed: u64, flow: &Flow) -> (Source<SimDevice>, Hostile) {
     let (sim, devices) = simulated(seed, Model::default(), 2);
     let registry = LocalRegistry::new();
-    publish(&registry, goal);
+    publish(&registry, flow);
     let source = SourceSetup::join(&devices[0], &registry, "f", HERE, NOW).unwrap();
-    let hostile = Hostile::join((&sim, &devices[1]), &registry, Role::Target, goal);
+    let hostile = Hostile::join((&sim, &devices[1]), &registry, Role::Target, flow);
     (source.connect(&registry, NOW).unwrap(), hostile)
 }
 
@@ -125,7 +131,7 @@ fn consume(target: &mut Target<SimDevice>) -> Result<usize, Error> {
 
 /// The error of a target whose source writes this word as the first footer.
 fn error_of_footer(word: u64) -> Option<Error> {
-    let (mut target, mut hostile) = hostile_source(1, bandwidth());
+    let (mut target, mut hostile) = hostile_source(1, &shuffle(bandwidth()));
     hostile.write(2, SEGMENT as u64 + 8, word);
     (0..100).find_map(|_| consume(&mut target).err())
 }
@@ -154,6 +160,38 @@ fn impossible_footers_are_protocol_errors() {
     }
 }
 
+/// The error of an ordered flow's target whose source sends segments with these numbers, and ends.
+fn error_of_numbers(numbers: &[u64]) -> Option<Error> {
+    let flow = between(Flow::replicate("f").ordered(), bandwidth());
+    let (mut target, mut hostile) = hostile_source(1, &flow);
+    for (segment, number) in numbers.iter().map(Some).chain([None]).enumerate() {
+        let at = (STRIDE + 16) * segment as u64 + SEGMENT as u64;
+        hostile.write(2, at, number.copied().unwrap_or(0));
+        let footer = if number.is_some() { Footer::full(32) } else { Footer::END };
+        hostile.write(2, at + 24, footer.encode(1));
+    }
+    (0..100).find_map(|_| {
+        hostile.sim.advance(Duration::from_micros(20));
+        consume(&mut target).err()
+    })
+}
+
+#[test]
+fn impossible_numbers_are_protocol_errors() {
+    assert!(error_of_numbers(&[0, 1, 2]).is_none());
+    for numbers in [
+        // Drawn twice, falling, beyond what can be under way, left out.
+        [0, 0],
+        [1, 0],
+        [0, 7],
+        [0, u64::MAX],
+        [0, 2],
+    ] {
+        let error = error_of_numbers(&numbers);
+        assert!(matches!(error, Some(Error::Protocol { .. })), "{numbers:?}: {error:?}");
+    }
+}
+
 #[test]
 fn a_source_that_writes_anything_anywhere() {
     for seed in 0..2000 {
@@ -162,7 +200,7 @@ fn a_source_that_writes_anything_anywhere() {
             0 => bandwidth(),
             _ => Latency { segments: SEGMENTS }.into(),
         };
-        let (mut target, mut hostile) = hostile_source(seed, goal);
+        let (mut target, mut hostile) = hostile_source(seed, &shuffle(goal));
         for _ in 0..30 {
             let region = chance.below(3);
             let words = hostile.peer.regions[region].bytes / 8;
@@ -214,7 +252,7 @@ fn a_target_with_impossible_footers_or_counts() {
         (Footer::FREE.encode(1), true),
         (u64::MAX, true),
     ] {
-        let (mut source, hostile) = hostile_target(1, bandwidth());
+        let (mut source, hostile) = hostile_target(1, &shuffle(bandwidth()));
         let at = WORDS_BYTES + STRIDE as usize + SEGMENT + 8;
         hostile.memory.write(at, &word.to_ne_bytes()).unwrap();
         let error = push(&mut source, &hostile.sim, 9);
@@ -224,7 +262,8 @@ fn a_target_with_impossible_footers_or_counts() {
     }
     // A count that falls, and one beyond what was sent.
     for (count, is_error) in [(0, true), (SEGMENTS as u64, false), (1 << 40, true)] {
-        let (mut source, hostile) = hostile_target(1, Latency { segments: SEGMENTS }.into());
+        let (mut source, hostile) =
+            hostile_target(1, &shuffle(Latency { segments: SEGMENTS }.into()));
         hostile.memory.write(512, &u64::to_ne_bytes(count)).unwrap();
         let error = push(&mut source, &hostile.sim, 9);
         assert_eq!(matches!(error, Some(Error::Protocol { .. })), is_error, "{count}: {error:?}");
@@ -239,7 +278,7 @@ fn a_target_that_writes_anything_anywhere() {
             0 => bandwidth(),
             _ => Latency { segments: SEGMENTS }.into(),
         };
-        let (mut source, mut hostile) = hostile_target(seed, goal);
+        let (mut source, mut hostile) = hostile_target(seed, &shuffle(goal));
         for _ in 0..20 {
             let word = [0, 1, 2, 1 << 63, u64::MAX, chance.below(usize::MAX) as u64];
             let word = word[chance.below(6)];

@@ -1,30 +1,20 @@
 //! Replicate flows over multicast, in the order of pairs and in one order for all (thesis, section
 //! 7.5.4). `MILLSTREAM_SEEDS` sets the number of seeds of each seeded test.
 
-mod common;
-
-use std::collections::HashSet;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use common::casting::{Drawn, Order, disorder, draw, pass, run_drawn, seeds};
-use common::{
-    Consumption, Ends, Outcome, Plan, Row, check, connect, run, run_with, simulated, threads,
+use crate::common::casting::{Drawn, Order, draw, pass, run_drawn};
+use crate::common::order::{begins_in_one_order, disorder, wait_and_sleep};
+use crate::common::stopping::{Stop, check_dropping, run_with_a_stop};
+use crate::common::{
+    Ends, Outcome, Plan, Row, check, connect, run, seeds, shm, simulated, tcp, threads,
 };
 use millstream_dfi::{
-    Bandwidth, Consumed, Error, Flow, Gaps, Latency, LocalRegistry, OnLoss, Optimise, Peer, Role,
+    Bandwidth, Consumed, Error, Flow, Gaps, Latency, LocalRegistry, OnLoss, Optimise, Role,
     SourceSetup, TargetSetup, Thread,
 };
 use millstream_fabric::Fabric;
-use millstream_fabric::setup::Token;
-use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::{Model, SimDevice};
-use millstream_fabric::tcp::TcpDevice;
-
-fn tcp(count: usize) -> Vec<TcpDevice> {
-    let token = Token::random().unwrap();
-    (0..count).map(|_| TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap()).collect()
-}
 
 fn flow(order: Order) -> Flow {
     let flow = Flow::replicate("f").schema(Row::schema()).multicast();
@@ -36,7 +26,7 @@ fn flow(order: Order) -> Flow {
 }
 
 /// All orders, goals and topologies over these devices, on one thread.
-fn suite<F: Fabric>(devices: &[F], tuples: u64, mut idle: impl FnMut(usize)) {
+pub(crate) fn suite<F: Fabric>(devices: &[F], tuples: u64, mut idle: impl FnMut(usize)) {
     let goals: [Optimise; 4] = [
         Bandwidth { segment: 256, segments: 4, source_segments: 2 }.into(),
         Bandwidth { segment: 96, segments: 1, source_segments: 1 }.into(),
@@ -73,51 +63,11 @@ fn tcp_every_order_and_goal() {
     suite(&tcp(2), 60, |_| {});
 }
 
-/// Ends on threads of their own, which wait and sleep.
 #[test]
 fn tcp_threads_wait_and_sleep() {
-    const TUPLES: u64 = 20_000;
     let devices = tcp(2);
-    let lists = (threads(2, 2, 0), threads(3, 2, 100));
-    for order in [Order::OfPairs, Order::OfFlow] {
-        let Ends { sources, targets } =
-            connect(&devices, flow(order), (&lists.0, &lists.1)).unwrap();
-        let readers = targets.into_iter().map(|mut target| {
-            std::thread::spawn(move || {
-                let mut order = Vec::new();
-                while let Some(batch) = target.consume().unwrap() {
-                    let rows = batch.rows::<Row>().unwrap().iter();
-                    assert!(rows.clone().all(Row::is_whole));
-                    order.extend(rows.map(|row| Consumption::Tuple(row.source, row.number)));
-                }
-                order
-            })
-        });
-        let readers: Vec<_> = readers.collect();
-        let writers = sources.into_iter().enumerate().map(|(at, mut source)| {
-            std::thread::spawn(move || {
-                for number in 0..TUPLES {
-                    source.push(&Row::new(at as u64, number)).unwrap();
-                    if number == TUPLES / 2 {
-                        // Long enough for targets to sleep.
-                        source.flush().unwrap();
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                }
-                source.close().unwrap();
-            })
-        });
-        writers.collect::<Vec<_>>().into_iter().for_each(|one| one.join().unwrap());
-        let orders: Vec<_> = readers.into_iter().map(|one| one.join().unwrap()).collect();
-        for order in &orders {
-            assert_eq!(order.len() as u64, 2 * TUPLES);
-            assert_eq!(
-                order.iter().map(|one| format!("{one:?}")).collect::<HashSet<_>>().len(),
-                order.len()
-            );
-        }
-        assert!(order == Order::OfPairs || disorder(&orders).is_none());
-    }
+    wait_and_sleep(&devices, flow(Order::OfPairs), 20_000);
+    assert_eq!(disorder(&wait_and_sleep(&devices, flow(Order::OfFlow), 20_000)), None);
 }
 
 /// A segment is sent once, for one target and for eight.
@@ -155,7 +105,7 @@ fn a_segment_of_an_ordered_flow_is_one_number() {
 
 #[test]
 fn a_fabric_without_multicast_refuses() {
-    let device = ShmDevice::open(Token::random().unwrap()).unwrap();
+    let device = shm(1).remove(0);
     let registry = LocalRegistry::new();
     let here = Thread::new(0, 0);
     flow(Order::OfPairs).sources([here]).targets([here]).publish(&registry).unwrap();
@@ -173,7 +123,9 @@ fn impossible_declarations_are_refused() {
     let large = Bandwidth { segment: 8192, segments: 4, source_segments: 4 };
     for (flow, why) in [
         (Flow::shuffle("f").multicast(), "only a replicate flow"),
-        (Flow::replicate("f").ordered(), "needs multicast"),
+        (Flow::shuffle("f").ordered(), "only a replicate flow has one order"),
+        (Flow::combine("f").ordered(), "only a replicate flow has one order"),
+        (Flow::replicate("f").ordered().gaps(Gaps::Notify), "rings lose nothing"),
         (Flow::replicate("f").multicast().gaps(Gaps::Notify), "ordered flows only"),
         (Flow::replicate("f").multicast().optimise(large), "8192 bytes; multicast takes 4064"),
         (Flow::replicate("f").multicast().time_out(Duration::ZERO), "time-out"),
@@ -233,41 +185,12 @@ fn lossy_networks_leave_gaps_that_are_told() {
     assert!(gaps > 0 && resent == 0, "{gaps} gaps, {resent} sent again");
 }
 
-/// What arrived of a source at a target is in order, nothing twice, nothing damaged.
-fn is_sound(outcome: &Outcome) -> bool {
-    let sorted = |numbers: &Vec<u64>| numbers.is_sorted_by(|a, b| a < b);
-    outcome.damaged == 0 && outcome.arrived.iter().flat_map(|one| one.values()).all(sorted)
-}
-
 /// Runs until all are done or failed, with node `stopped` gone at a step drawn from the seed.
-fn run_with_a_stop(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>) {
-    let (mut ends, plan) = (drawn.connect(), drawn.plan);
-    let Drawn { sim, devices, chance, .. } = drawn;
-    let at_step = chance.below(5000);
-    let mut gone = None;
-    let all = vec![false; devices.len()];
-    let outcome = run_with(
-        &mut ends,
-        plan,
-        |step, done| {
-            if step == at_step {
-                sim.stop(&devices[stopped]);
-                gone = Some(sim.now());
-                done[stopped] = true;
-            }
-            sim.advance(Duration::from_micros(if gone.is_some() { 100 } else { 2 }));
-            sim.now()
-        },
-        all,
-    );
-    let gone = gone.unwrap_or(sim.now());
-    for (at, error, time) in outcome.source_errors.iter().chain(&outcome.target_errors) {
-        assert!(matches!(error, Error::PeerLost { .. }), "seed {}, end {at}: {error}", plan.seed);
-        let after = time.saturating_sub(gone);
-        assert!(after <= Duration::from_secs(2), "seed {}, end {at}: {after:?}", plan.seed);
-    }
-    assert_eq!(outcome.unfinished, 0, "seed {}: an end waits for ever", plan.seed);
-    assert!(is_sound(&outcome), "seed {}", plan.seed);
+fn run_stopping(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>) {
+    let mut ends = drawn.connect();
+    let at_step = drawn.chance.below(5000);
+    let stop = Stop { node: stopped, at_step, pause: Duration::from_micros(100) };
+    let outcome = run_with_a_stop(&mut ends, drawn.plan, (&drawn.sim, &drawn.devices), stop);
     (outcome, ends)
 }
 
@@ -279,20 +202,11 @@ fn stopped_nodes_are_errors_within_two_seconds() {
         let order = [Order::OfPairs, Order::OfFlow, Order::Notified][seed as usize % 3];
         let mut drawn = draw(seed, order, 150);
         let stopped = drawn.chance.below(drawn.devices.len());
-        let (outcome, _) = run_with_a_stop(&mut drawn, stopped);
+        let (outcome, _) = run_stopping(&mut drawn, stopped);
         failed += outcome.source_errors.len() + outcome.target_errors.len();
         assert!(order == Order::OfPairs || begins_in_one_order(&outcome, None), "seed {seed}");
     }
     assert!(failed > 0);
-}
-
-/// Whether the targets but one have consumed the beginning of one order.
-fn begins_in_one_order(outcome: &Outcome, without: Option<usize>) -> bool {
-    let living = outcome.orders.iter().enumerate().filter(|(at, _)| Some(*at) != without);
-    let orders: Vec<_> = living.map(|(_, order)| order).collect();
-    let shortest = orders.iter().map(|one| one.len()).min().unwrap_or(0);
-    let begin: Vec<_> = orders.iter().map(|one| one[..shortest].to_vec()).collect();
-    disorder(&begin).is_none()
 }
 
 /// With gaps an ordered flow goes on without a lost source, whose last segments may be at some
@@ -304,7 +218,7 @@ fn stopped_nodes_leave_an_ordered_flow_with_gaps() {
         let mut drawn = draw(seed, Order::Notified, 150).dropping();
         let (sources, nodes) = (drawn.sources, drawn.devices.len());
         let stopped = drawn.chance.below(nodes);
-        let (outcome, _) = run_with_a_stop(&mut drawn, stopped);
+        let (outcome, _) = run_stopping(&mut drawn, stopped);
         assert!(begins_in_one_order(&outcome, stopped.checked_sub(sources)), "seed {seed}");
         if stopped == sources {
             continue;
@@ -328,34 +242,9 @@ fn stopped_nodes_leave_a_dropping_flow() {
     let mut losses_told = 0;
     for seed in 0..seeds(200) {
         let mut drawn = draw(seed, Order::OfPairs, 150).dropping();
-        let (sources, targets, tuples) = (drawn.sources, drawn.targets, drawn.plan.tuples);
-        let stopped = drawn.chance.below(sources + targets);
-        let (outcome, mut ends) = run_with_a_stop(&mut drawn, stopped);
-        let only = stopped >= sources && targets == 1;
-        assert!(only || outcome.source_errors.is_empty(), "seed {seed}: {outcome:?}");
-        assert!(outcome.target_errors.is_empty(), "seed {seed}: {:?}", outcome.target_errors);
-        for (at, arrived) in outcome.arrived.iter().enumerate() {
-            if at + sources == stopped {
-                continue;
-            }
-            for source in 0..sources {
-                let numbers = arrived.get(&(source as u64)).map_or(&[][..], Vec::as_slice);
-                assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "seed {seed}");
-                let whole = numbers.len() as u64 == tuples;
-                assert!(whole || source == stopped || only, "seed {seed}: source {source}");
-            }
-            let losses = ends.targets[at].take_losses();
-            let lost = |peer: Peer| peer.role == Role::Source && peer.index as usize == stopped;
-            assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
-            losses_told += losses.len();
-        }
-        for (_, source) in ends.sources.iter_mut().enumerate().filter(|(at, _)| *at != stopped) {
-            let losses = source.take_losses();
-            let lost =
-                |peer: Peer| peer.role == Role::Target && peer.index as usize + sources == stopped;
-            assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
-            losses_told += losses.len();
-        }
+        let stopped = drawn.chance.below(drawn.devices.len());
+        let (outcome, mut ends) = run_stopping(&mut drawn, stopped);
+        losses_told += check_dropping(&mut ends, &outcome, drawn.plan, stopped);
     }
     assert!(losses_told > 0);
 }

@@ -1,18 +1,14 @@
 //! A test that tuples and segments cost no allocation, over shared memory and over TCP. It is alone
-//! in its file because it counts the whole process.
+//! in its program because it counts the whole process.
 
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Row, connect, threads};
+use common::{Row, connect, shm, tcp, threads};
 use millstream_dfi::{Bandwidth, Consumed, Flow, Latency, Optimise, Route};
 use millstream_fabric::Fabric;
-use millstream_fabric::setup::Token;
-use millstream_fabric::shm::ShmDevice;
-use millstream_fabric::tcp::TcpDevice;
 
 struct Counting;
 
@@ -61,8 +57,7 @@ fn allocations<F: Fabric>(devices: &[F], flow: Flow, copies: u64, tuples: u64) -
 
 #[test]
 fn tuples_allocate_nothing() {
-    let token = Token::new([1; 32]);
-    let shm = [ShmDevice::open(token).unwrap()];
+    let shm = shm(1);
     let goals: [Optimise; 2] = [
         Bandwidth { segment: 1024, segments: 4, source_segments: 2 }.into(),
         Latency { segments: 16 }.into(),
@@ -74,6 +69,7 @@ fn tuples_allocate_nothing() {
                 (Flow::shuffle("f").route(Route::Key("key")).optimise(goal), 1),
                 (Flow::shuffle("f").route(by).optimise(goal), 1),
                 (Flow::replicate("f").optimise(goal), 2),
+                (Flow::replicate("f").optimise(goal).ordered(), 2),
             ]
         })
     };
@@ -81,8 +77,7 @@ fn tuples_allocate_nothing() {
         assert_eq!(allocations(&shm, flow.clone(), copies, 5000), 0, "shm, {flow:?}");
     }
     // The cards of these devices are threads, so they are opened when shared memory is done.
-    let open = || TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    let tcp = [open(), open()];
+    let tcp = tcp(2);
     let multicast = goals.into_iter().flat_map(|goal| {
         let flow = Flow::replicate("f").optimise(goal).multicast();
         [(flow.clone(), 2), (flow.ordered(), 2)]

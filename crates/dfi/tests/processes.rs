@@ -1,13 +1,11 @@
 //! A flow between processes, which find each other by the registry of one of them. The test's
 //! binary starts itself as the other process.
 
-mod common;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Row};
+use crate::common::{PATIENCE, Row};
 use millstream_dfi::{
     Error, Flow, RegistryClient, RegistryService, Role, SourceSetup, TargetSetup, Thread,
 };
@@ -74,7 +72,7 @@ fn between<F: Fabric>(device: &F, fabric: &str, role: &str, flow: Flow) {
         .publish(service.local())
         .unwrap();
     let process = Command::new(std::env::current_exe().unwrap())
-        .args(["the_other_process", "--exact"])
+        .args(["processes::the_other_process", "--exact"])
         .env(PEER, format!("{fabric} {role} {}", service.address()))
         .stdout(Stdio::null())
         .spawn()

@@ -1,18 +1,15 @@
 //! The registry, in a process and over TCP.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use common::{PATIENCE, Plan, Row, check, join, run, threads};
+use crate::common::{PATIENCE, Plan, Row, check, join, run, shm, threads};
 use millstream_dfi::{
     Error, Flow, LocalRegistry, Registry, RegistryClient, RegistryService, Role, Route,
     SourceSetup, TargetSetup, Thread,
 };
 use millstream_fabric::setup::{Token, head};
-use millstream_fabric::shm::ShmDevice;
 
 const NOW: Duration = Duration::ZERO;
 const SOON: Duration = Duration::from_millis(100);
@@ -31,7 +28,7 @@ fn service() -> (RegistryService, RegistryClient) {
 
 /// What both registries promise.
 fn keeps_its_promises(registry: &(impl Registry + Sync)) {
-    let device = ShmDevice::open(Token::random().unwrap()).unwrap();
+    let device = shm(1).remove(0);
     // A flow that is not there, in time and never.
     let error = registry.look_up("f", SOON).unwrap_err();
     assert!(matches!(error, Error::NoFlow { patience: SOON, .. }), "{error}");
@@ -86,7 +83,7 @@ fn over_tcp() {
 fn running_flows_go_on_without_it() {
     let (service, client) = service();
     flow().publish(&client).unwrap();
-    let device = ShmDevice::open(Token::random().unwrap()).unwrap();
+    let device = shm(1).remove(0);
     let lists = (&threads(2, 1, 0)[..], &threads(1, 1, 100)[..]);
     let mut ends = join(&[device], &client, lists, true).unwrap();
     drop(service);
@@ -126,7 +123,7 @@ fn strangers_learn_nothing() {
 fn a_function_does_not_travel() {
     let (_service, client) = service();
     flow().route(Route::by(|_, _| 0)).publish(&client).unwrap();
-    let device = ShmDevice::open(Token::random().unwrap()).unwrap();
+    let device = shm(1).remove(0);
     let join = |id| SourceSetup::join(&device, &client, "f", Thread::new(0, id), NOW).unwrap();
     let error = join(0).connect(&client, NOW).err();
     assert!(matches!(error, Some(Error::Route { .. })), "{error:?}");

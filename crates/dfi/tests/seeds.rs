@@ -2,25 +2,19 @@
 //!
 //! `MILLSTREAM_SEEDS` sets the number of seeds of each test.
 
-mod common;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::{
-    Arrived, Chance, Ends, Outcome, Plan, Row, check, connect, join, run, run_with, simulated,
-    threads,
+use crate::common::order::{begins_in_one_order, disorder};
+use crate::common::stopping::{Stop, check_dropping, run_with_a_stop};
+use crate::common::{
+    Chance, Ends, Outcome, Plan, Row, check, connect, join, run, seeds, simulated, threads,
 };
 use millstream_dfi::{
-    Bandwidth, Detection, Error, Flow, Latency, LocalRegistry, OnLoss, Optimise, Peer, Pipelined,
-    Role, Route,
+    Bandwidth, Consumed, Detection, Error, Flow, Latency, LocalRegistry, OnLoss, Optimise,
+    Pipelined, Role, Route,
 };
 use millstream_fabric::sim::{Model, Placement, Sim, SimDevice};
-
-fn seeds(usual: u64) -> u64 {
-    let text = std::env::var("MILLSTREAM_SEEDS").ok();
-    text.map_or(usual, |text| text.parse().expect("MILLSTREAM_SEEDS is a number"))
-}
 
 /// A flow drawn from a seed, and its nodes: each end has its own.
 struct Drawn {
@@ -34,7 +28,8 @@ struct Drawn {
     chance: Chance,
 }
 
-fn draw(seed: u64, tuples: u64) -> Drawn {
+/// `ordered`: only ordered flows.
+fn draw(seed: u64, tuples: u64, ordered: bool) -> Drawn {
     let mut chance = Chance(seed);
     let (sources, targets) = (1 + chance.below(3), 1 + chance.below(3));
     let small = |chance: &mut Chance| Bandwidth {
@@ -56,6 +51,7 @@ fn draw(seed: u64, tuples: u64) -> Drawn {
     let latency = Duration::from_nanos(100 + chance.below(20_000) as u64);
     let model = Model { latency, placement, ..Model::default() };
     let (flow, explicit, copies) = match chance.below(4) {
+        _ if ordered => (Flow::replicate("f").ordered(), false, targets),
         0 => (Flow::shuffle("f").route(Route::Key("key")), false, 1),
         1 => (Flow::shuffle("f").route(Route::Explicit), true, 1),
         2 => (Flow::shuffle("f").route(Route::by(|t, n| t[16] as usize % n)), false, 1),
@@ -84,8 +80,8 @@ impl Drawn {
 }
 
 /// Everything arrives once, whole and in order, though links are interrupted. Returns how often.
-fn interrupted(seed: u64) -> usize {
-    let mut drawn = draw(seed, 150);
+fn interrupted(seed: u64, ordered: bool) -> usize {
+    let mut drawn = draw(seed, 150, ordered);
     let (mut ends, plan) = (drawn.connect(), drawn.plan);
     let Drawn { sim, devices, chance, .. } = &mut drawn;
     let mut cut: Option<(usize, usize, Duration)> = None;
@@ -117,128 +113,142 @@ fn interrupted(seed: u64) -> usize {
         }
     });
     check(&outcome, drawn.plan, drawn.copies);
+    let disorder = if ordered { disorder(&outcome.orders) } else { None };
+    assert_eq!(disorder, None, "seed {seed}");
     cuts
 }
 
 #[test]
 fn interrupted_links() {
     let count = seeds(300);
-    let cuts: usize = (0..count).map(interrupted).sum();
+    let cuts: usize = (0..count).map(|seed| interrupted(seed, false)).sum();
     assert!(cuts as u64 >= count, "{cuts} interruptions");
 }
 
-/// What arrived of a source at a target is the beginning of its stream, as far as the route goes:
-/// in order, nothing twice, nothing damaged.
-fn is_sound(outcome: &Outcome) -> bool {
-    let arrived: &Arrived = &outcome.arrived;
-    let sorted = |numbers: &Vec<u64>| numbers.is_sorted_by(|a, b| a < b);
-    outcome.damaged == 0 && arrived.iter().flat_map(HashMap::values).all(sorted)
+/// All targets consume all tuples in one order.
+#[test]
+fn interrupted_links_of_ordered_flows() {
+    let count = seeds(300);
+    let cuts: usize = (0..count).map(|seed| interrupted(seed, true)).sum();
+    assert!(cuts as u64 >= count, "{cuts} interruptions");
+}
+
+/// Without numbers the same runs have no order: the test above would notice.
+#[test]
+fn flows_without_an_order_have_none() {
+    let disorders = (0..40).filter(|seed| {
+        let mut drawn = draw(*seed, 150, true);
+        drawn.flow = Flow::replicate("f").schema(Row::schema()).detection(Detection::Checksum);
+        let mut ends = drawn.connect();
+        let outcome = run(&mut ends, drawn.plan, |_| {
+            drawn.sim.step();
+        });
+        disorder(&outcome.orders).is_some()
+    });
+    assert!(disorders.count() > 5);
 }
 
 /// Runs until all are done or failed, with node `stopped` gone at a step drawn from the seed.
-/// Returns when it went.
-fn run_with_a_stop(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>, Duration) {
-    let (mut ends, plan) = (drawn.connect(), drawn.plan);
-    let Drawn { sim, devices, chance, .. } = drawn;
-    let at_step = chance.below(6000);
-    let mut gone = None;
-    let all = vec![false; devices.len()];
-    let outcome = run_with(
-        &mut ends,
-        plan,
-        |step, done| {
-            if step == at_step {
-                sim.stop(&devices[stopped]);
-                gone = Some(sim.now());
-                done[stopped] = true;
-            }
-            // Never far: ends have to be called meanwhile.
-            sim.advance(Duration::from_micros(if gone.is_some() { 500 } else { 2 }));
-            sim.now()
-        },
-        all,
-    );
-    let gone = gone.unwrap_or(sim.now());
-    (outcome, ends, gone)
-}
-
-/// All errors name a peer, and come within two seconds.
-fn are_timely(outcome: &Outcome, gone: Duration, seed: u64) {
-    for (at, error, time) in outcome.source_errors.iter().chain(&outcome.target_errors) {
-        assert!(matches!(error, Error::PeerLost { .. }), "seed {seed}, end {at}: {error}");
-        let after = time.saturating_sub(gone);
-        assert!(
-            after <= Duration::from_secs(2),
-            "seed {seed}, end {at}: {after:?} after the stop: {outcome:?}"
-        );
-    }
+fn run_stopping(drawn: &mut Drawn, stopped: usize) -> (Outcome, Ends<SimDevice>) {
+    let mut ends = drawn.connect();
+    let at_step = drawn.chance.below(6000);
+    // Never far: ends have to be called meanwhile.
+    let stop = Stop { node: stopped, at_step, pause: Duration::from_micros(500) };
+    let outcome = run_with_a_stop(&mut ends, drawn.plan, (&drawn.sim, &drawn.devices), stop);
+    (outcome, ends)
 }
 
 /// A node that stops at any step is an error at all ends that had not finished. Returns whether
 /// there were any.
-fn stopped(seed: u64) -> bool {
-    let mut drawn = draw(seed, 150);
+fn stopped(seed: u64, ordered: bool) -> bool {
+    let mut drawn = draw(seed, 150, ordered);
     let stopped = drawn.chance.below(drawn.devices.len());
-    let (outcome, _ends, gone) = run_with_a_stop(&mut drawn, stopped);
-    assert_eq!(outcome.unfinished, 0, "seed {seed}: an end waits for ever");
-    assert!(is_sound(&outcome), "seed {seed}");
-    are_timely(&outcome, gone, seed);
+    let (outcome, _) = run_stopping(&mut drawn, stopped);
+    assert!(!ordered || begins_in_one_order(&outcome, None), "seed {seed}");
     !outcome.source_errors.is_empty() || !outcome.target_errors.is_empty()
 }
 
 #[test]
 fn stopped_nodes() {
     let count = seeds(300);
-    let failed = (0..count).filter(|seed| stopped(*seed)).count() as u64;
+    let failed = (0..count).filter(|seed| stopped(*seed, false)).count() as u64;
     assert!(failed >= count / 4, "{failed} of {count} flows had not finished");
+}
+
+/// Until the failure all targets consume in one order.
+#[test]
+fn stopped_nodes_of_ordered_flows() {
+    let count = seeds(300);
+    let failed = (0..count).filter(|seed| stopped(*seed, true)).count() as u64;
+    assert!(failed >= count / 4, "{failed} of {count} flows had not finished");
+}
+
+/// With `OnLoss::Drop` a lost target leaves an ordered flow, and the others consume in one order.
+/// A lost source or a lost sequencer fails the flow. Returns whether a loss was told.
+fn ordered_dropped(seed: u64) -> bool {
+    let mut drawn = draw(seed, 150, true);
+    drawn.flow = drawn.flow.on_loss(OnLoss::Drop);
+    let sources = drawn.sources;
+    let stopped = drawn.chance.below(drawn.devices.len());
+    let (outcome, mut ends) = run_stopping(&mut drawn, stopped);
+    let lost = stopped.checked_sub(sources);
+    assert!(begins_in_one_order(&outcome, lost), "seed {seed}");
+    if stopped <= sources {
+        // The stopped end itself is not called any more.
+        return false;
+    }
+    check_dropping(&mut ends, &outcome, drawn.plan, stopped) > 0
+}
+
+#[test]
+fn dropped_nodes_of_ordered_flows() {
+    let count = seeds(300);
+    let told = (0..count).filter(|seed| ordered_dropped(*seed)).count() as u64;
+    assert!(told >= count / 20, "in {told} of {count} flows a loss was told");
+}
+
+/// A target that waits for a number sleeps, though later segments have arrived. It notices that
+/// the source of that number is gone.
+#[test]
+fn a_target_sleeps_while_the_next_number_is_missing() {
+    for goal in [Optimise::from(Bandwidth::default()), Latency::default().into()] {
+        let (sim, devices) = simulated(1, Model::default(), 3);
+        let flow = Flow::replicate("f").schema(Row::schema()).optimise(goal).ordered();
+        let lists = (threads(2, 3, 0), [millstream_dfi::Thread::new(2, 0)]);
+        let mut ends = connect(&devices, flow, (&lists.0, &lists.1)).unwrap();
+        // Source 0 draws a number and is not called again. Source 1 sends segments of its own.
+        assert!(ends.sources[0].try_push(&Row::new(0, 0)).unwrap());
+        ends.sources[0].try_flush().unwrap();
+        sim.advance(Duration::from_micros(20));
+        for number in 0..3 {
+            ends.sources[1].push(&Row::new(1, number)).unwrap();
+            ends.sources[1].flush().unwrap();
+        }
+        assert!(matches!(ends.targets[0].try_consume().unwrap(), Consumed::Empty));
+        sim.stop(&devices[0]);
+        let gone = sim.now();
+        let error = ends.targets[0].consume().map(|batch| batch.is_some()).unwrap_err();
+        let Error::PeerLost { peer, .. } = error else { panic!("{error}") };
+        assert_eq!((peer.role, peer.index), (Role::Source, 0));
+        assert!(sim.now() - gone < Duration::from_secs(2));
+        let looks = ends.targets[0].counters().stalls;
+        assert!(looks < 20_000, "{looks} looks");
+    }
 }
 
 /// With `OnLoss::Drop` a lost target leaves a replicate flow, and a lost source ends; the others
 /// go on, and are told once. Returns whether some end was told.
 fn dropped(seed: u64) -> bool {
-    let mut drawn = draw(seed, 150);
+    let mut drawn = draw(seed, 150, false);
     drawn.flow = Flow::replicate("f")
         .schema(Row::schema())
         .optimise(Bandwidth { segment: 96, segments: 3, source_segments: 2 })
         .detection(Detection::Checksum)
         .on_loss(OnLoss::Drop);
     drawn.plan.explicit = false;
-    let (sources, targets) = (drawn.sources, drawn.targets);
-    let stopped = drawn.chance.below(sources + targets);
-    let (outcome, mut ends, gone) = run_with_a_stop(&mut drawn, stopped);
-    assert_eq!(outcome.unfinished, 0, "seed {seed}: an end waits for ever");
-    assert!(is_sound(&outcome), "seed {seed}");
-    are_timely(&outcome, gone, seed);
-    // Only sources that have lost all their targets fail.
-    let only = stopped >= sources && targets == 1;
-    assert!(only || outcome.source_errors.is_empty(), "seed {seed}: {:?}", outcome.source_errors);
-    assert!(outcome.target_errors.is_empty(), "seed {seed}: {:?}", outcome.target_errors);
-    let mut told = false;
-    for (at, arrived) in outcome.arrived.iter().enumerate() {
-        let lost = |peer: Peer| peer.role == Role::Source && peer.index as usize == stopped;
-        if at + sources == stopped {
-            continue;
-        }
-        for source in 0..sources {
-            let numbers = arrived.get(&(source as u64)).map_or(&[][..], Vec::as_slice);
-            // Without a gap from the start; all of it, but for the lost source.
-            assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "seed {seed}");
-            let whole = numbers.len() as u64 == drawn.plan.tuples;
-            assert!(whole || source == stopped || only, "seed {seed}: source {source}");
-        }
-        let losses = ends.targets[at].take_losses();
-        told |= !losses.is_empty();
-        assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
-        assert!(ends.targets[at].take_losses().is_empty(), "seed {seed}: told twice");
-    }
-    for source in ends.sources.iter_mut().enumerate().filter(|(at, _)| *at != stopped) {
-        let losses = source.1.take_losses();
-        told |= !losses.is_empty();
-        let lost =
-            |peer: Peer| peer.role == Role::Target && peer.index as usize + sources == stopped;
-        assert!(losses.len() <= 1 && losses.iter().all(|loss| lost(loss.peer)), "seed {seed}");
-    }
-    told
+    let stopped = drawn.chance.below(drawn.devices.len());
+    let (outcome, mut ends) = run_stopping(&mut drawn, stopped);
+    check_dropping(&mut ends, &outcome, drawn.plan, stopped) > 0
 }
 
 #[test]
@@ -250,7 +260,7 @@ fn dropped_nodes() {
 
 /// With `OnLoss::Drop` a shuffle goes on without a lost source. A lost target fails it.
 fn shuffle_dropped(seed: u64) -> bool {
-    let mut drawn = draw(seed, 150);
+    let mut drawn = draw(seed, 150, false);
     drawn.flow = Flow::shuffle("f")
         .schema(Row::schema())
         .optimise(Bandwidth { segment: 96, segments: 3, source_segments: 2 })
@@ -259,10 +269,7 @@ fn shuffle_dropped(seed: u64) -> bool {
     drawn.plan.explicit = false;
     let sources = drawn.sources;
     let stopped = drawn.chance.below(sources + drawn.targets);
-    let (outcome, ends, gone) = run_with_a_stop(&mut drawn, stopped);
-    assert_eq!(outcome.unfinished, 0, "seed {seed}: an end waits for ever");
-    assert!(is_sound(&outcome), "seed {seed}");
-    are_timely(&outcome, gone, seed);
+    let (outcome, ends) = run_stopping(&mut drawn, stopped);
     if stopped >= sources {
         // Sources that had not finished fail, and so end at the other targets.
         return !outcome.source_errors.is_empty();

@@ -1,30 +1,15 @@
 //! Flows whose ends are threads that wait, over shared memory and TCP; and ends that are lost.
 
-mod common;
-
-use std::net::Ipv4Addr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::{Arrived, Ends, Outcome, Plan, Row, check, connect, threads};
+use crate::common::order::{disorder, wait_and_sleep};
+use crate::common::{Arrived, Ends, Outcome, Plan, Row, check, connect, shm, tcp, threads};
 use millstream_dfi::{
-    Bandwidth, Error, Flow, Latency, OnLoss, Optimise, Peer, Role, Route, Source, Target, Thread,
+    Bandwidth, Error, Flow, Latency, OnLoss, Optimise, Peer, Pipelined, Role, Route, Source,
+    Target, Thread,
 };
 use millstream_fabric::Fabric;
-use millstream_fabric::setup::Token;
-use millstream_fabric::shm::ShmDevice;
-use millstream_fabric::tcp::TcpDevice;
-
-fn shm() -> Vec<ShmDevice> {
-    let token = Token::new([7; 32]);
-    (0..2).map(|_| ShmDevice::open(token).unwrap()).collect()
-}
-
-fn tcp() -> Vec<TcpDevice> {
-    let token = Token::new([7; 32]);
-    let open = |_| TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    (0..2).map(open).collect()
-}
 
 /// Pushes all tuples of a source, waits in between now and then, and closes.
 fn push_all<F: Fabric>(mut source: Source<F>, at: u64, tuples: u64) {
@@ -87,12 +72,26 @@ fn suite<F: Fabric>(devices: &[F], tuples: u64) {
 
 #[test]
 fn shm_threads_that_wait() {
-    suite(&shm(), 20_000);
+    suite(&shm(2), 20_000);
 }
 
 #[test]
 fn tcp_threads_that_wait() {
-    suite(&tcp(), 5000);
+    suite(&tcp(2), 5000);
+}
+
+#[test]
+fn threads_that_wait_consume_in_one_order() {
+    let goals: [Optimise; 3] = [
+        Bandwidth::default().into(),
+        Latency::default().into(),
+        Pipelined(Bandwidth { segment: 256, segments: 8, source_segments: 2 }).into(),
+    ];
+    for goal in goals {
+        let flow = Flow::replicate("f").schema(Row::schema()).ordered().optimise(goal);
+        assert_eq!(disorder(&wait_and_sleep(&shm(2), flow.clone(), 20_000)), None, "shm, {goal:?}");
+        assert_eq!(disorder(&wait_and_sleep(&tcp(2), flow, 5000)), None, "tcp, {goal:?}");
+    }
 }
 
 /// The peer that an end found lost, and after which time.
@@ -149,8 +148,8 @@ fn lost_ends_are_named_at_all_ends() {
     let goals: [Optimise; 2] = [Bandwidth::default().into(), Latency::default().into()];
     for goal in goals {
         for role in [Role::Source, Role::Target] {
-            lost(&shm(), role, goal);
-            lost(&tcp(), role, goal);
+            lost(&shm(2), role, goal);
+            lost(&tcp(2), role, goal);
         }
     }
 }
@@ -191,6 +190,6 @@ fn lost_and_dropped<F: Fabric>(devices: &[F]) {
 
 #[test]
 fn dropped_ends_hold_up_nobody() {
-    lost_and_dropped(&shm());
-    lost_and_dropped(&tcp());
+    lost_and_dropped(&shm(2));
+    lost_and_dropped(&tcp(2));
 }

@@ -9,14 +9,15 @@ use arrow::datatypes::SchemaRef;
 use millstream_contract::table::{Chunk, Decoded};
 use millstream_contract::{Error, Result};
 
-/// Notices for the user, and the reader that passes them on.
+/// Notices for the user, and the readers that pass them on.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
     notices: VecDeque<String>,
-    reader: Option<Waker>,
+    /// Waiting readers, by slot.
+    readers: Vec<Option<Waker>>,
 }
 
 impl Notices {
@@ -27,18 +28,25 @@ impl Notices {
     pub(crate) fn push(&self, notice: String) {
         let mut waiting = self.lock();
         waiting.notices.push_back(notice);
-        let reader = waiting.reader.take();
+        let readers = std::mem::take(&mut waiting.readers);
         drop(waiting);
-        reader.into_iter().for_each(Waker::wake);
+        readers.into_iter().flatten().for_each(Waker::wake);
     }
 
     pub(crate) fn pop(&self) -> Option<String> {
         self.lock().notices.pop_front()
     }
 
-    /// The next notice wakes this reader.
-    pub(crate) fn wake(&self, reader: &Waker) {
-        self.lock().reader = Some(reader.clone());
+    /// The next notice wakes the reader of this slot. A job may leave some readers alone for long,
+    /// so a notice wakes all.
+    pub(crate) fn wake(&self, slot: usize, reader: &Waker) {
+        let readers = &mut self.lock().readers;
+        let slots = readers.len().max(slot + 1);
+        readers.resize(slots, None);
+        match &mut readers[slot] {
+            Some(one) => one.clone_from(reader),
+            none => *none = Some(reader.clone()),
+        }
     }
 }
 

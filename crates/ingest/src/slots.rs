@@ -145,22 +145,22 @@ impl Slots {
         Ok(Sender { slots: self.clone(), number, stream, rows: 0, has_ended: false })
     }
 
-    /// The oldest chunk of a slot. If the slot is empty, `waker` is called when a chunk comes.
-    pub(crate) fn next(&self, slot: usize, waker: &Waker) -> Result<Next> {
-        if slot == 0 {
-            self.notices.wake(waker);
-        }
+    /// The oldest chunk of a slot. If the slot is empty, `waker` is called when a chunk or a notice
+    /// comes.
+    pub(crate) fn next(&self, number: usize, waker: &Waker) -> Result<Next> {
         let mut state = self.lock();
         if let Some(error) = &state.failure {
             return Err(error.clone());
         }
         let is_over = state.is_over(&self.layout);
-        let slot = &mut state.slots[slot];
+        let slot = &mut state.slots[number];
         let Some((chunk, bytes)) = slot.waiting.pop_front() else {
             if is_over {
                 return Ok(Next::Ended);
             }
             slot.reader = Some(waker.clone());
+            drop(state);
+            self.notices.wake(number, waker);
             return Ok(Next::Nothing);
         };
         slot.bytes -= bytes;
@@ -368,5 +368,73 @@ impl Drop for Sender {
         drop(state);
         notice.into_iter().for_each(|notice| notices.push(notice));
         wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::Wake;
+
+    use arrow::datatypes::Schema;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Calls(AtomicU64);
+
+    impl Wake for Calls {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A batch that cannot be decoded.
+    struct Damaged;
+
+    impl Chunk for Damaged {
+        fn bytes(&self) -> usize {
+            1
+        }
+
+        fn decode(self: Box<Self>) -> Result<RecordBatch> {
+            let (place, help) = ("a batch".to_string(), "send another".into());
+            Err(Error::Io { place, message: "it is damaged".into(), help })
+        }
+    }
+
+    /// The reader of slot 0 may not be called for long, say because its watermark is far ahead. The
+    /// readers of other slots sleep. A notice comes from a worker that decodes a batch.
+    #[test]
+    fn a_notice_wakes_the_readers_of_all_slots() {
+        let slots = Slots::new(Layout {
+            place: "channel bids".into(),
+            slots: 3,
+            producers: 3,
+            bounded: false,
+            on_loss: OnLoss::Notice,
+            slot_bytes_max: 1000,
+            schema: Arc::new(Schema::empty()),
+        });
+        let calls: [Arc<Calls>; 3] = Default::default();
+        let count = || calls.each_ref().map(|one| one.0.swap(0, Ordering::Relaxed));
+        let wakers = calls.clone().map(Waker::from);
+        let mut sender = slots.join("p").unwrap();
+        while slots.notice().is_some() {}
+        assert!(matches!(slots.next(0, &wakers[0]).unwrap(), Next::Chunk(_)), "joining");
+        for damaged in 0..3 {
+            sender.send(vec![Box::new(Damaged)], 1, None).unwrap();
+            let Next::Chunk(chunk) = slots.next(0, &wakers[0]).unwrap() else { panic!("none") };
+            for slot in [1, 2] {
+                assert!(matches!(slots.next(slot, &wakers[slot]).unwrap(), Next::Nothing));
+            }
+            count();
+            assert_eq!(chunk.decode_reporting().unwrap().left_out, 1);
+            assert_eq!(count(), [0, 1, 1], "notice {damaged}");
+            assert!(slots.notice().is_some_and(|notice| notice.contains("it is damaged")));
+        }
+        // Nobody has looked since.
+        slots.notices.push("more".into());
+        assert_eq!(count(), [0, 0, 0]);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use millstream_dfi::{Result, Target};
 use millstream_fabric::Fabric;
 
+use super::answers::WINDOW;
 use super::history::Operation;
 use super::message::{ANSWER, Brought, LEADER, Message, Port, READ, REQUEST, WRITE, take};
 use super::{Bug, Chance, planted};
@@ -85,7 +86,9 @@ impl<F: Fabric> Client<F> {
         if !self.requests.is_clear() {
             return Ok(());
         }
-        let more = (self.history.len() as u64) < self.load.requests;
+        let number = self.history.len() as u64;
+        let first = self.pending.keys().next().copied().unwrap_or(number);
+        let more = number < self.load.requests && number - first < WINDOW;
         if more && self.pending.len() < self.load.outstanding {
             return self.request(now, step);
         }

@@ -1,5 +1,7 @@
 //! The nodes of the stores, and the simulated worlds of a run.
 
+mod answers;
+mod chance;
 mod client;
 mod history;
 mod message;
@@ -7,26 +9,12 @@ mod nopaxos;
 mod paxos;
 mod world;
 
+pub(crate) use chance::Chance;
 pub(crate) use client::Load;
 pub(crate) use history::contradiction;
 pub(crate) use world::{Pace, Plan, Prices, Report};
 
 use world::World;
-
-/// The only source of chance (SplitMix64).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    /// A number below `end`, which is not 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-}
 
 /// Faults that the tests plant, and that the search for a linearization has to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

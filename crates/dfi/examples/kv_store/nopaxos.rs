@@ -10,12 +10,13 @@
 //! leader itself misses the slot, the leader makes it a no-op, and goes on when f followers have
 //! done the same. The leader never changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_dfi::{Flow, Gaps, LocalRegistry, Result, Route, Target};
 use millstream_fabric::Fabric;
 
+use super::answers::{Answers, Known};
 use super::client::Client;
 use super::message::{
     ANSWER, ASK, Brought, COMMIT, DONE, FILL, LEADER, Message, NO_OP, Port, REQUEST, Store, open,
@@ -41,7 +42,7 @@ struct Leader<F: Fabric> {
     log: Vec<Message>,
     store: Store,
     /// Answers to requests that were executed: a client may send a request again.
-    answered: HashMap<(u64, u64), u64>,
+    answered: Answers,
     /// The slot that is being made a no-op, and the followers that have done so.
     agreeing: Option<(u64, u64)>,
     /// Questions about slots that are not in the log yet.
@@ -77,13 +78,13 @@ impl<F: Fabric> Leader<F> {
     fn append(&mut self, request: Message) -> Result<()> {
         let slot = self.log.len() as u64;
         self.log.push(Message { slot, ..request });
-        let id = (request.client, request.number);
-        let before = self.answered.get(&id).filter(|_| !planted(Bug::ExecutesTwice));
-        let value = match before {
-            Some(value) => *value,
-            None => self.store.execute(&request),
+        let Message { client, number, .. } = request;
+        let value = match self.answered.find(client, number) {
+            Known::Answer(value) if !planted(Bug::ExecutesTwice) => value,
+            Known::Past => return Ok(()),
+            Known::Answer(_) | Known::Nothing => self.store.execute(&request),
         };
-        self.answered.insert(id, value);
+        self.answered.put(client, number, value);
         let answer = Message { kind: ANSWER, replica: LEADER, value, slot, ..request };
         self.answers.send_to(request.client, answer)
     }
@@ -240,7 +241,7 @@ fn connect<F: Fabric>(devices: &[F], plan: &Plan) -> Result<Nodes<F>> {
         needed,
         log: Vec::new(),
         store: Store::default(),
-        answered: HashMap::new(),
+        answered: Answers::default(),
         agreeing: None,
         questions: Vec::new(),
         fills: 0,

@@ -78,6 +78,21 @@ fn nopaxos_is_linearizable_and_agrees_on_gaps() {
     assert!(fills > 0 && no_ops > 0 && sent_again > 0, "{fills}, {no_ops}, {sent_again}");
 }
 
+/// Clients send many more requests than the leader remembers answers, and some of them again.
+#[test]
+fn nopaxos_forgets_answers_and_executes_nothing_twice() {
+    let mut sent_again = 0;
+    for seed in 0..seeds(10) {
+        let mut plan = draw(seed, Way::NoPaxos);
+        plan.load = Load { requests: 400, outstanding: 16, keys: 100, ..plan.load };
+        plan.steps_max = 4_000_000;
+        let report = run(Way::NoPaxos, &plan).unwrap();
+        check(&report, &plan);
+        sent_again += report.sent_again;
+    }
+    assert!(sent_again > 0);
+}
+
 #[test]
 fn the_stand_in_after_dare_is_linearizable() {
     for seed in 0..seeds(50) {

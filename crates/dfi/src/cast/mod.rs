@@ -4,10 +4,9 @@
 //! connection. The target writes its back-flow there: counts and missing numbers. Lost peers are
 //! noticed there as in a flow over rings.
 
+mod arrival;
 mod backflow;
-mod lists;
 mod sending;
-mod sequencer;
 mod source;
 mod source_setup;
 mod stream;
@@ -27,9 +26,6 @@ pub(crate) use source::CastSource;
 pub(crate) use source_setup::CastSourceSetup;
 pub(crate) use target::CastTarget;
 pub(crate) use target_setup::CastTargetSetup;
-
-/// Index of the target at which the word of the sequencer is.
-pub(crate) const SEQUENCER: usize = 0;
 
 /// The group of a flow. Flows of one job may share a group by chance: tags tell them apart.
 fn group_of(declaration: &Declaration) -> Group {

@@ -4,7 +4,8 @@
 #[path = "../../tests/common/mod.rs"]
 mod common;
 
-use common::casting::{Order, disorder, draw, run_drawn};
+use common::casting::{Order, draw, run_drawn};
+use common::order::disorder;
 use common::{Chance, Row, check, connect, simulated, threads};
 use millstream_fabric::sim::Model;
 use millstream_fabric::{CompletionQueue, Datagram, Fabric, Outgoing, QueueSizes, Source as Bytes};

@@ -5,10 +5,8 @@ use std::time::Duration;
 use millstream_fabric::{Completion, Error as FabricError, Fabric, Status};
 use millstream_flow::link::{Event, Link};
 
-use crate::cast::SEQUENCER;
 use crate::cast::backflow::Line;
 use crate::cast::sending::Outlet;
-use crate::cast::sequencer::{NUMBER, Sequencer};
 use crate::completions::{self, Numbers};
 use crate::counters::Counters;
 use crate::datagram::{Kind, Layout};
@@ -18,6 +16,7 @@ use crate::farewell::{self, CONFIRMED};
 use crate::options::OnLoss;
 use crate::registry::End;
 use crate::schema::AsTuple;
+use crate::sequencer::{NUMBER, SEQUENCER, Sequencer};
 use crate::stage::{Stage, Standing};
 use crate::thread::{Loss, Peer, Role, wait};
 
@@ -399,8 +398,7 @@ impl<F: Fabric> CastSource<F> {
         let Some(at) = self.numbers.find(completion) else { return Ok(()) };
         let event = self.backs[at].link.absorb(completion, now);
         if let (Event::Done(NUMBER), Some(sequencer)) = (event, &mut self.sequencer) {
-            // Answers come in the order of asking.
-            sequencer.drawn += 1;
+            sequencer.arrived();
         }
         Ok(())
     }

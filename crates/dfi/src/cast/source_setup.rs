@@ -3,22 +3,20 @@
 use std::time::Duration;
 
 use millstream_fabric::setup::Hello;
-use millstream_fabric::{
-    Access, Datagram, Fabric, QueuePair, QueueSizes, Region, RemoteRegion, Timing,
-};
+use millstream_fabric::{Access, Datagram, Fabric, QueuePair, QueueSizes, Region, Timing};
 use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, check_region};
 
 use crate::cast::backflow::Line;
 use crate::cast::sending::{Outlet, send_entries};
-use crate::cast::sequencer::Sequencer;
 use crate::cast::source::{Back, CastSource, Course};
-use crate::cast::{SEQUENCER, check_limits, group_of, tag_of};
+use crate::cast::{check_limits, group_of, tag_of};
 use crate::completions::Numbers;
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::Result;
 use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::sub_region;
+use crate::sequencer::{SEQUENCER, Sequencer};
 use crate::stage::Standing;
 use crate::thread::Role;
 
@@ -101,8 +99,8 @@ impl<F: Fabric> CastSourceSetup<F> {
             check_hello(&declaration, hello, (peer, self.end.index), 1 + usize::from(numbers))?;
             check_region(&hello.regions[0], BLOCK_BYTES)?;
             if numbers {
-                sequencer =
-                    Some(connect_sequencer(&self.fabric, hello.regions[1], layout.segments)?);
+                let word = hello.regions[1];
+                sequencer = Some(Sequencer::connect(&self.fabric, word, layout.segments)?);
             }
             let at = target * WORDS_BYTES;
             let blocks = (Block::new(self.words.clone(), at), hello.regions[0]);
@@ -131,15 +129,4 @@ impl<F: Fabric> CastSourceSetup<F> {
             probed: now,
         })
     }
-}
-
-/// The sequencer, with room for the numbers of so many segments.
-fn connect_sequencer<F: Fabric>(
-    fabric: &F,
-    word: RemoteRegion,
-    segments: usize,
-) -> Result<Sequencer> {
-    check_region(&word, 8)?;
-    let landing = fabric.allocate(segments * 8, Access::LOCAL)?;
-    Ok(Sequencer { word, landing, asked: 0, drawn: 0 })
 }

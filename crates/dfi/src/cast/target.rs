@@ -9,7 +9,7 @@ use millstream_fabric::{
 use millstream_flow::link::{Event, HEARTBEAT};
 
 use crate::batch::{Batch, Consumed};
-use crate::cast::lists::{Arrival, NextList, ReceiveList};
+use crate::cast::arrival::{Arrival, ReceiveList};
 use crate::cast::stream::{Confirmation, Stream, Taken};
 use crate::completions::{self, Numbers};
 use crate::counters::Counters;
@@ -17,6 +17,7 @@ use crate::datagram::{HEADER_AT, HEADER_BYTES, Header, Kind, Layout, PAYLOAD_AT}
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
 use crate::farewell;
+use crate::lists::NextList;
 use crate::options::{Gaps, OnLoss};
 use crate::registry::End;
 use crate::thread::{Loss, Role};
@@ -50,7 +51,7 @@ pub(crate) struct CastTarget<F: Fabric> {
     pub(crate) numbers: Numbers,
     pub(crate) receive_list: ReceiveList,
     /// A list for each source, or one for all in an ordered flow.
-    pub(crate) next_lists: Vec<NextList>,
+    pub(crate) next_lists: Vec<NextList<Arrival>>,
     /// The list of the last segment. The following segment may be there.
     pub(crate) resume: Option<usize>,
     /// The segment that the last call returned.
@@ -175,7 +176,7 @@ impl<F: Fabric> CastTarget<F> {
                 let what = "a number in the flow's order that was drawn twice or is too high";
                 return Err(Error::Protocol { peer, what, found: arrival.place });
             }
-            list.put(arrival);
+            list.put(arrival.place, arrival);
             if let Some(arrival) = list.take() {
                 self.resume = Some(at);
                 return Ok(Some(arrival));
@@ -378,7 +379,7 @@ impl<F: Fabric> CastTarget<F> {
             if !self.declaration.ordered {
                 // What came after a gap is dropped. The slots go to the other sources.
                 let list = &mut self.next_lists[at];
-                let slots: Vec<u32> = list.clear().collect();
+                let slots: Vec<u32> = list.clear().map(|one| one.slot).collect();
                 for slot in slots {
                     self.repost(slot).map_err(|error| self.fail(error))?;
                 }

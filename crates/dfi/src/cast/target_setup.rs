@@ -6,17 +6,19 @@ use millstream_fabric::setup::Hello;
 use millstream_fabric::{Access, Datagram, Fabric, QueuePair, QueueSizes, Receive, Region, Timing};
 use millstream_flow::link::{BLOCK_BYTES, Block, LINE, Link, WAKES, check_region};
 
+use crate::cast::arrival::ReceiveList;
 use crate::cast::backflow::Line;
-use crate::cast::lists::{NextList, ReceiveList};
 use crate::cast::stream::Stream;
 use crate::cast::target::{CastTarget, post_receive};
-use crate::cast::{SEQUENCER, check_limits, group_of};
+use crate::cast::{check_limits, group_of};
 use crate::completions::Numbers;
 use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::Result;
+use crate::lists::NextList;
 use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::sub_region;
+use crate::sequencer::SEQUENCER;
 use crate::thread::Role;
 
 /// Entries of a connection's send queue: the back-flow, a confirmation, a probe, and last words,

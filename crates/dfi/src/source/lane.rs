@@ -7,13 +7,13 @@ use std::time::Duration;
 use millstream_fabric::{
     Completion, Destination, Fabric, Operation, Region, RemoteRegion, Source as Bytes, WorkRequest,
 };
-use millstream_flow::channel::footer::FOOTER_BYTES;
 use millstream_flow::link::{CONTROL, Event, Link, Position};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::farewell::{CONFIRMED, WAKE};
 use crate::ring::{Shape, is_free};
+use crate::sequencer::NUMBER;
 use crate::thread::Peer;
 
 /// The token of a READ of a footer or a count.
@@ -173,7 +173,7 @@ impl<F: Fabric> Lane<F> {
         let mut list = if split {
             // A whole word more or less: checksums cover words.
             let payload = piece(0, sealed.fill.next_multiple_of(8))?;
-            [payload, piece(shape.payload, FOOTER_BYTES)?]
+            [payload, piece(shape.payload, shape.trailer())?]
         } else {
             [piece(0, shape.stride())?; 2]
         };
@@ -222,20 +222,23 @@ impl<F: Fabric> Lane<F> {
         left < shape.ask_below.unwrap_or(1)
     }
 
-    /// Takes note of a completion.
+    /// Takes note of a completion. Returns whether it brings a number of the sequencer.
     pub(crate) fn absorb(
         &mut self,
         completion: &Completion,
         shape: &Shape,
         now: Duration,
-    ) -> Result<()> {
-        let event = self.link.absorb(completion, now);
-        if matches!(event, Event::Done(ANSWER)) {
-            let (region, at) = &self.places.landing;
-            let word = region.word(*at).load(Ordering::Acquire);
-            self.answered(word, shape, now)?;
+    ) -> Result<bool> {
+        match self.link.absorb(completion, now) {
+            Event::Done(ANSWER) => {
+                let (region, at) = &self.places.landing;
+                let word = region.word(*at).load(Ordering::Acquire);
+                self.answered(word, shape, now)?;
+                Ok(false)
+            }
+            Event::Done(NUMBER) => Ok(true),
+            _ => Ok(false),
         }
-        Ok(())
     }
 
     /// The target's word has come.

@@ -15,8 +15,12 @@ pub(crate) struct Outbox {
     pub(crate) ring: Region,
     /// The lanes that write this ring.
     pub(crate) lanes: Range<usize>,
-    /// Segments sealed since the beginning.
+    /// Segments sealed since the beginning, and how many of them are ready to be written: in an
+    /// ordered flow, those with a number.
     pub(crate) sealed: u64,
+    pub(crate) ready: u64,
+    /// Whether the last sealed segment ends the pairs. It has no number.
+    has_ended: bool,
     /// The slot being filled: index and first byte.
     slot: usize,
     start: usize,
@@ -30,7 +34,8 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new(ring: Region, lanes: Range<usize>, shape: &Shape) -> Outbox {
         let at = shape.start();
-        Outbox { ring, lanes, sealed: 0, slot: 0, start: 0, fill: 0, limit: 0, at }
+        let (slot, start, fill, limit) = (0, 0, 0, 0);
+        Outbox { ring, lanes, sealed: 0, ready: 0, has_ended: false, slot, start, fill, limit, at }
     }
 
     /// Whether so many more bytes fit into the open segment.
@@ -83,12 +88,13 @@ impl Outbox {
     pub(crate) fn seal(&mut self, end: bool, shape: &Shape) {
         let footer = if end { Footer::END } else { Footer::full(self.fill as u32) };
         let word = footer.encode(self.at.lap());
-        let word_at = shape.word_at(self.start);
-        let tag = if shape.checksum { self.checksum(word) } else { 0 };
-        self.ring.word(word_at - 8).store(tag, Ordering::Relaxed);
-        self.ring.word(word_at).store(word, Ordering::Relaxed);
+        self.ring.word(shape.word_at(self.start)).store(word, Ordering::Relaxed);
         self.at.advance();
         self.sealed += 1;
+        self.has_ended = end;
+        if !shape.ordered || end {
+            self.finish(0, shape);
+        }
         self.slot += 1;
         self.start += shape.stride();
         if self.slot == shape.source_segments {
@@ -97,8 +103,27 @@ impl Outbox {
         (self.fill, self.limit) = (0, 0);
     }
 
-    fn checksum(&self, word: u64) -> u64 {
-        checksum(&self.ring, self.start, self.fill, word)
+    /// Segments that need a number, since the beginning.
+    pub(crate) fn to_number(&self) -> u64 {
+        self.sealed - u64::from(self.has_ended)
+    }
+
+    /// Finishes the first sealed segment that is not ready, with its number in the flow's order.
+    pub(crate) fn finish(&mut self, number: u64, shape: &Shape) {
+        let Sealed { slot, fill, .. } = self.sealed(self.ready, shape);
+        let start = slot * shape.stride();
+        let word_at = shape.word_at(start);
+        if shape.ordered {
+            self.ring.word(shape.number_at(start)).store(number, Ordering::Relaxed);
+        }
+        let tag = if shape.checksum {
+            let word = self.ring.word(word_at).load(Ordering::Relaxed);
+            checksum(&self.ring, (start, fill), number, word)
+        } else {
+            0
+        };
+        self.ring.word(word_at - 8).store(tag, Ordering::Relaxed);
+        self.ready += 1;
     }
 
     /// The sealed segment of this number, one of the last that were sealed.

@@ -15,6 +15,7 @@ use crate::options::OnLoss;
 use crate::registry::End;
 use crate::ring::Shape;
 use crate::schema::AsTuple;
+use crate::sequencer::{SEQUENCER, Sequencer};
 use crate::source::lane::Lane;
 use crate::source::outbox::Outbox;
 use crate::source::router::Router;
@@ -37,6 +38,8 @@ pub(crate) struct RingSource<F: Fabric> {
     numbers: Numbers,
     outboxes: Vec<Outbox>,
     router: Router,
+    /// The numbers of an ordered flow, whose only outbox is that for all targets.
+    sequencer: Option<Sequencer>,
     counters: Counters,
     standing: Standing,
     losses: Vec<Loss>,
@@ -50,7 +53,7 @@ impl<F: Fabric> RingSource<F> {
         declaration: Declaration,
         (end, queue): (End, F::CompletionQueue),
         lanes: Vec<Lane<F>>,
-        (outboxes, router): (Vec<Outbox>, Router),
+        (outboxes, router, sequencer): (Vec<Outbox>, Router, Option<Sequencer>),
     ) -> RingSource<F> {
         let numbers = Numbers::new(lanes.iter().map(|lane| lane.link.number()));
         let rings = outboxes.iter().map(|outbox: &Outbox| outbox.ring.len() as u64);
@@ -68,6 +71,7 @@ impl<F: Fabric> RingSource<F> {
             numbers,
             outboxes,
             router,
+            sequencer,
             counters,
             standing: Standing::open(),
             losses: Vec::new(),
@@ -270,9 +274,14 @@ impl<F: Fabric> RingSource<F> {
     fn write_lanes(&mut self, at: usize) -> Result<bool> {
         let RingSource { outboxes, lanes, shape, counters, fabric, inline_bytes, .. } = self;
         let outbox = &outboxes[at];
+        if let Some(sequencer) = &mut self.sequencer
+            && outbox.to_number() > sequencer.asked
+        {
+            sequencer.draw(outbox.to_number(), &mut lanes[SEQUENCER].link, counters)?;
+        }
         let mut all = true;
         for lane in &mut lanes[outbox.lanes.clone()] {
-            while lane.sent < outbox.sealed && lane.may_write(shape, || fabric.now(), counters)? {
+            while lane.sent < outbox.ready && lane.may_write(shape, || fabric.now(), counters)? {
                 let sealed = outbox.sealed(lane.sent, shape);
                 if !sealed.end {
                     counters.segments += 1;
@@ -344,8 +353,14 @@ impl<F: Fabric> RingSource<F> {
     fn absorb(&mut self, completion: &Completion, now: Duration) -> Result<()> {
         let Some(at) = self.numbers.find(completion) else { return Ok(()) };
         let absorbed = self.lanes[at].absorb(completion, &self.shape, now);
-        // After a failure the last words still have to leave.
-        if self.standing.failed.is_some() { Ok(()) } else { absorbed }
+        if self.standing.failed.is_some() {
+            // The last words still have to leave.
+            return Ok(());
+        }
+        if let (true, Some(sequencer)) = (absorbed?, &mut self.sequencer) {
+            self.outboxes[0].finish(sequencer.arrived(), &self.shape);
+        }
+        Ok(())
     }
 
     /// Looks for targets whose connection has failed before they had everything.
@@ -360,8 +375,9 @@ impl<F: Fabric> RingSource<F> {
             let Some((peer, status)) = loss else { continue };
             lane.lost = true;
             let dropped = Loss { peer: lane.peer, status };
+            let needed = self.sequencer.is_some() && at == SEQUENCER;
             let drop = self.router.is_to_all() && self.declaration.on_loss == OnLoss::Drop;
-            if !drop || self.lanes.iter().all(|lane| lane.lost) {
+            if !drop || needed || self.lanes.iter().all(|lane| lane.lost) {
                 return Err(self.fail(Error::PeerLost { peer, status }));
             }
             self.losses.push(dropped);

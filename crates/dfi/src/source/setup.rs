@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::RouteFunction;
 use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::{Shape, sub_region};
+use crate::sequencer::{SEQUENCER, Sequencer};
 use crate::source::lane::{Lane, Places, REQUESTS};
 use crate::source::outbox::Outbox;
 use crate::source::rings::RingSource;
@@ -80,10 +81,16 @@ impl<F: Fabric> RingSourceSetup<F> {
         let router = Router::new(&declaration, self.function)?;
         let hellos = hellos(registry, &declaration, self.end, patience)?;
         let (shape, now) = (declaration.shape(), self.fabric.now());
+        let mut sequencer = None;
         let mut lanes = Vec::with_capacity(self.pairs.len());
         for (target, (pair, hello)) in self.pairs.into_iter().zip(&hellos).enumerate() {
             let peer = declaration.peer(Role::Target, target);
-            check_hello(&declaration, hello, (peer, self.end.index), 3)?;
+            let numbers = shape.ordered && target == SEQUENCER;
+            check_hello(&declaration, hello, (peer, self.end.index), 3 + usize::from(numbers))?;
+            if numbers {
+                let (word, segments) = (hello.regions[3], shape.source_segments);
+                sequencer = Some(Sequencer::connect(&self.fabric, word, segments)?);
+            }
             let [block, count, ring] = [0, 1, 2].map(|at| hello.regions[at]);
             check_region(&block, BLOCK_BYTES)?;
             check_region(&count, 8)?;
@@ -100,14 +107,16 @@ impl<F: Fabric> RingSourceSetup<F> {
         let rings = self.rings.into_iter().enumerate();
         let outboxes = rings.map(|(at, ring)| Outbox::new(ring, lanes_of(at), &shape)).collect();
         let ends = (self.end, self.queue);
-        Ok(RingSource::new(self.fabric, declaration, ends, lanes, (outboxes, router)))
+        Ok(RingSource::new(self.fabric, declaration, ends, lanes, (outboxes, router, sequencer)))
     }
 }
 
 /// Entries of a lane's send queue. One write is signalled in each lap of the source's ring, so a
-/// lap's requests fit, and a few more: of the next segment, of a repeated READ and of a probe.
+/// lap's requests fit, and a few more: of the next segment, of a repeated READ and of a probe. In
+/// an ordered flow a number is drawn for each segment.
 fn send_entries(shape: &Shape) -> u32 {
-    REQUESTS as u32 * shape.source_segments as u32 + 16
+    let of_segment = REQUESTS as u32 + u32::from(shape.ordered);
+    of_segment * shape.source_segments as u32 + 16
 }
 
 impl Router {

@@ -29,10 +29,16 @@ pub(crate) struct Inlet<F: Fabric> {
     ring: Region,
     /// The word of the count that the source reads, and the region it lies in.
     count: (Region, usize),
-    /// Of the next segment.
+    /// Of the segment to look for next.
     at: Position,
-    /// Segments consumed since the beginning.
-    pub(crate) consumed: u64,
+    /// Segments that were found since the beginning.
+    pub(crate) found: u64,
+    /// Of the segment to free next.
+    held: Position,
+    /// Segments freed since the beginning.
+    freed: u64,
+    /// Of an ordered flow: numbers of later segments are higher.
+    least: u64,
     pub(crate) progress: Progress,
 }
 
@@ -44,7 +50,8 @@ impl<F: Fabric> Inlet<F> {
         shape: &Shape,
     ) -> Inlet<F> {
         let at = shape.start();
-        Inlet { link, peer, ring, count, at, consumed: 0, progress: Progress::Open }
+        let (progress, held) = (Progress::Open, at);
+        Inlet { link, peer, ring, count, at, found: 0, held, freed: 0, least: 0, progress }
     }
 
     /// The footer of the next segment, if the segment is complete.
@@ -67,7 +74,10 @@ impl<F: Fabric> Inlet<F> {
         };
         if shape.checksum {
             let tag = self.ring.word(at - 8).load(Ordering::Relaxed);
-            if checksum(&self.ring, self.at.offset, footer.bytes as usize, word) != tag {
+            let number =
+                if shape.ordered && !footer.end { self.number(self.at.offset, shape) } else { 0 };
+            let payload = (self.at.offset, footer.bytes as usize);
+            if checksum(&self.ring, payload, number, word) != tag {
                 // Parts of the segment are still to land.
                 return Ok(None);
             }
@@ -75,9 +85,31 @@ impl<F: Fabric> Inlet<F> {
         Ok(Some(footer))
     }
 
-    /// First byte of the next segment in the ring.
-    pub(crate) fn offset(&self) -> usize {
-        self.at.offset
+    fn number(&self, offset: usize, shape: &Shape) -> u64 {
+        self.ring.word(shape.number_at(offset)).load(Ordering::Relaxed)
+    }
+
+    /// The number in the flow's order of the segment at `offset`, which was taken last.
+    ///
+    /// # Errors
+    /// A number that is not above those before: a source draws them in order.
+    pub(crate) fn take_number(&mut self, offset: usize, shape: &Shape) -> Result<u64> {
+        let number = self.number(offset, shape);
+        if number < self.least || number == u64::MAX {
+            let what = "a number in the flow's order that is too low";
+            return Err(Error::Protocol { peer: self.peer, what, found: number });
+        }
+        self.least = number + 1;
+        Ok(number)
+    }
+
+    /// Takes the segment that was looked at. Returns its first byte in the ring.
+    #[inline]
+    pub(crate) fn take(&mut self) -> usize {
+        let offset = self.at.offset;
+        self.at.advance();
+        self.found += 1;
+        offset
     }
 
     /// So many bytes of the payload that begins at `offset`.
@@ -90,23 +122,23 @@ impl<F: Fabric> Inlet<F> {
         unsafe { self.ring.slice(offset, bytes) }
     }
 
-    /// The next segment is consumed: the source may write it again.
+    /// The first segment that was taken and is not free is consumed: the source may write it again.
     #[inline]
     pub(crate) fn release(&mut self, shape: &Shape) {
-        self.consumed += 1;
+        self.freed += 1;
         if shape.ask_below.is_some() {
-            let count = self.consumed + shape.segments as u64;
+            let count = self.freed + shape.segments as u64;
             word_of(&self.count).store(count, Ordering::Release);
         } else {
-            let free = Footer::FREE.encode(self.at.lap());
-            self.ring.word(shape.word_at(self.at.offset)).store(free, Ordering::Release);
+            let free = Footer::FREE.encode(self.held.lap());
+            self.ring.word(shape.word_at(self.held.offset)).store(free, Ordering::Release);
         }
-        self.at.advance();
+        self.held.advance();
     }
 
-    /// The segment that ends the pair was found.
-    pub(crate) fn end(&mut self, shape: &Shape) {
-        self.release(shape);
+    /// The segment that ends the pair was found. It is not freed: the source writes no more.
+    pub(crate) fn end(&mut self) {
+        self.take();
         self.progress = Progress::Ending(false);
     }
 

@@ -1,5 +1,7 @@
 //! The target of a flow over rings (thesis, section 7.5.2).
 
+mod ordered;
+
 use std::time::Duration;
 
 use millstream_fabric::{Completion, CompletionQueue, Events, Fabric};
@@ -11,6 +13,7 @@ use crate::counters::Counters;
 use crate::declaration::Declaration;
 use crate::error::{Error, Result};
 use crate::farewell;
+use crate::lists::NextList;
 use crate::options::OnLoss;
 use crate::registry::End;
 use crate::ring::Shape;
@@ -28,7 +31,7 @@ pub(crate) const SPIN: Duration = Duration::from_micros(20);
 /// A segment that was found.
 #[derive(Debug, Clone, Copy)]
 struct Found {
-    inlet: usize,
+    inlet: u32,
     offset: usize,
     bytes: usize,
 }
@@ -49,6 +52,8 @@ pub(crate) struct RingTarget<F: Fabric> {
     queue: F::CompletionQueue,
     events: F::Events,
     inlets: Vec<Inlet<F>>,
+    /// Early segments of an ordered flow.
+    next_list: Option<NextList<Found>>,
     numbers: Numbers,
     /// Index of the inlet to look at first.
     next: usize,
@@ -84,6 +89,7 @@ impl<F: Fabric> RingTarget<F> {
             queue,
             events,
             left: inlets.len(),
+            next_list: shape.ordered.then(|| NextList::new(shape.numbers(inlets.len()))),
             inlets,
             numbers,
             next: 0,
@@ -138,20 +144,26 @@ impl<F: Fabric> RingTarget<F> {
 
     #[inline]
     fn batch(&mut self, found: Found) -> Batch<'_> {
-        self.held = Some(found.inlet);
+        self.held = Some(found.inlet as usize);
         self.counters.segments += 1;
         self.counters.bytes += found.bytes as u64;
-        let inlet = &self.inlets[found.inlet];
+        let inlet = &self.inlets[found.inlet as usize];
         // SAFETY: the footer of this lap proves that the segment is complete. The source writes it
         // again only when it is free, which the next call says, and the batch borrows the target
         // until then. Peers that hold the job's token keep to that (see the crate on trust).
         let bytes = unsafe { inlet.payload(found.offset, found.bytes) };
-        Batch { bytes, tuple_bytes: self.tuple_bytes, source: found.inlet }
+        Batch { bytes, tuple_bytes: self.tuple_bytes, source: found.inlet as usize }
+    }
+
+    /// The next segment. An ordered flow has one next segment for all targets.
+    #[inline]
+    fn scan(&mut self) -> Result<Option<Found>> {
+        if self.next_list.is_some() { self.scan_in_order() } else { self.scan_rings() }
     }
 
     /// A round over all rings, beginning with the next in turn.
     #[inline]
-    fn scan(&mut self) -> Result<Option<Found>> {
+    fn scan_rings(&mut self) -> Result<Option<Found>> {
         let count = self.inlets.len();
         for _ in 0..count {
             let at = self.next;
@@ -159,10 +171,10 @@ impl<F: Fabric> RingTarget<F> {
             let inlet = &mut self.inlets[at];
             match inlet.look(&self.shape, self.tuple_bytes) {
                 Ok(None) => {}
-                Ok(Some(footer)) if footer.end => inlet.end(&self.shape),
+                Ok(Some(footer)) if footer.end => inlet.end(),
                 Ok(Some(footer)) => {
-                    let (offset, bytes) = (inlet.offset(), footer.bytes as usize);
-                    return Ok(Some(Found { inlet: at, offset, bytes }));
+                    let (inlet, offset) = (at as u32, inlet.take());
+                    return Ok(Some(Found { inlet, offset, bytes: footer.bytes as usize }));
                 }
                 Err(error) => return Err(self.fail(error)),
             }
@@ -196,7 +208,18 @@ impl<F: Fabric> RingTarget<F> {
                 return self.look_closer(now);
             }
         }
-        Ok(if self.left == 0 { Step::End } else { Step::Empty })
+        self.nothing()
+    }
+
+    /// Nothing was found: the end, if all sources have ended.
+    fn nothing(&mut self) -> Result<Step> {
+        if self.left > 0 {
+            return Ok(Step::Empty);
+        }
+        match self.next_list.as_ref().and_then(NextList::any) {
+            None => Ok(Step::End),
+            Some(waiting) => Err(self.skipped(waiting)),
+        }
     }
 
     fn has_ending(&self) -> bool {
@@ -224,7 +247,7 @@ impl<F: Fabric> RingTarget<F> {
                 Progress::Ended => {}
             }
         }
-        Ok(if self.left == 0 { Step::End } else { Step::Empty })
+        self.nothing()
     }
 
     /// Asks silent sources whether they are there.
@@ -257,7 +280,8 @@ impl<F: Fabric> RingTarget<F> {
         let loss = farewell::loss(&inlet.link, inlet.peer, &self.declaration);
         let Some((peer, status)) = loss else { return Ok(()) };
         let dropped = Loss { peer: inlet.peer, status };
-        if self.declaration.on_loss == OnLoss::Fail {
+        // Targets cannot agree on the last segments of a source that is gone.
+        if self.declaration.on_loss == OnLoss::Fail || self.next_list.is_some() {
             return Err(self.fail(Error::PeerLost { peer, status }));
         }
         inlet.progress = Progress::Ended;
@@ -356,9 +380,7 @@ impl<F: Fabric> RingTarget<F> {
 
     fn may_sleep(&self) -> bool {
         self.inlets.iter().all(|inlet| match inlet.progress {
-            Progress::Open => {
-                inlet.link.failure().is_none() && inlet.link.may_sleep(inlet.consumed)
-            }
+            Progress::Open => inlet.link.failure().is_none() && inlet.link.may_sleep(inlet.found),
             // The acknowledgement wakes the thread.
             Progress::Ending(told) => told,
             Progress::Ended => true,

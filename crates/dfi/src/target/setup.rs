@@ -10,6 +10,7 @@ use crate::declaration::Declaration;
 use crate::error::Result;
 use crate::registry::{End, Registry, check_hello, hellos, parameters};
 use crate::ring::sub_region;
+use crate::sequencer::SEQUENCER;
 use crate::target::inlet::{Inlet, prepare};
 use crate::target::rings::RingTarget;
 use crate::thread::Role;
@@ -28,7 +29,7 @@ pub(crate) struct RingTargetSetup<F: Fabric> {
     queue: F::CompletionQueue,
     events: F::Events,
     pairs: Vec<F::QueuePair>,
-    /// The words of all inlets.
+    /// The words of all inlets, and then the word of the sequencer. The links keep the region.
     words: Region,
     rings: Vec<Region>,
 }
@@ -45,7 +46,8 @@ impl<F: Fabric> RingTargetSetup<F> {
         let entries = sources as u32 * (SEND_ENTRIES + WAKES);
         let queue = fabric.completion_queue(entries, Some(&events))?;
         let timing = Timing { silence: declaration.silence, receiver_not_ready: None };
-        let words = fabric.allocate(sources * WORDS_BYTES, Access::REMOTE_ALL)?;
+        let words = fabric.allocate(sources * WORDS_BYTES + LINE, Access::REMOTE_ALL)?;
+        let sequences = shape.ordered && end.index as usize == SEQUENCER;
         let access = Access { remote_read: true, ..Access::REMOTE_WRITE };
         let (mut pairs, mut rings, mut hellos) = (Vec::new(), Vec::new(), Vec::new());
         for source in 0..sources {
@@ -54,15 +56,16 @@ impl<F: Fabric> RingTargetSetup<F> {
             let ring = fabric.allocate(shape.region_bytes(), access)?;
             let at = source * WORDS_BYTES;
             prepare(&ring, &(words.clone(), at + BLOCK_BYTES), &shape);
-            hellos.push(Hello {
-                endpoint: pair.endpoint(),
-                regions: vec![
-                    sub_region(&words, at, BLOCK_BYTES),
-                    sub_region(&words, at + BLOCK_BYTES, LINE),
-                    ring.remote(),
-                ],
-                parameters: parameters(&declaration, end, source),
-            });
+            let mut regions = vec![
+                sub_region(&words, at, BLOCK_BYTES),
+                sub_region(&words, at + BLOCK_BYTES, LINE),
+                ring.remote(),
+            ];
+            if sequences {
+                regions.push(sub_region(&words, sources * WORDS_BYTES, LINE));
+            }
+            let parameters = parameters(&declaration, end, source);
+            hellos.push(Hello { endpoint: pair.endpoint(), regions, parameters });
             pairs.push(pair);
             rings.push(ring);
         }

@@ -5,13 +5,7 @@ use std::time::Duration;
 use millstream_dfi::{Bandwidth, Counters, Flow, Gaps, Latency, OnLoss, Optimise, Source, Target};
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 
-use super::{Chance, Consumption, Ends, Outcome, Plan, Row, connect, run, simulated, threads};
-
-/// Number of seeds of a test: `MILLSTREAM_SEEDS`, or a few.
-pub(crate) fn seeds(usual: u64) -> u64 {
-    let text = std::env::var("MILLSTREAM_SEEDS").ok();
-    text.map_or(usual, |text| text.parse().expect("MILLSTREAM_SEEDS is a number"))
-}
+use super::{Chance, Ends, Outcome, Plan, Row, connect, run, simulated, threads};
 
 /// The order that a flow promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,24 +107,4 @@ pub(crate) fn sum(all: impl Iterator<Item = Counters>) -> Counters {
         gaps: sum.gaps + one.gaps,
         ..sum
     })
-}
-
-/// Why targets did not consume in one order. With gaps, a place may be a gap at some of them.
-pub(crate) fn disorder(orders: &[Vec<Consumption>]) -> Option<String> {
-    let places = orders.iter().map(Vec::len).max().unwrap_or(0);
-    for place in 0..places {
-        let mut tuple = None;
-        for (target, order) in orders.iter().enumerate() {
-            match order.get(place) {
-                None => return Some(format!("target {target} has nothing in place {place}")),
-                Some(Consumption::Gap(number)) if *number == place as u64 => {}
-                Some(Consumption::Gap(number)) => {
-                    return Some(format!("target {target} names gap {number} in place {place}"));
-                }
-                Some(one) if *tuple.get_or_insert(*one) == *one => {}
-                Some(one) => return Some(format!("place {place}: {tuple:?} and {one:?}")),
-            }
-        }
-    }
-    None
 }

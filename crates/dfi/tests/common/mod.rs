@@ -1,11 +1,16 @@
 //! What the tests share: a flow between devices of one process, and a run of it on one thread that
 //! checks everything that arrives.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod casting;
+#[path = "../../examples/kv_store/chance.rs"]
+mod chance;
+pub(crate) mod order;
+pub(crate) mod stopping;
 pub(crate) mod suite;
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millstream_dfi::{
@@ -13,7 +18,13 @@ use millstream_dfi::{
     SourceSetup, Target, TargetSetup, Thread,
 };
 use millstream_fabric::Fabric;
+use millstream_fabric::setup::Token;
+use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
+use millstream_fabric::tcp::TcpDevice;
+
+pub(crate) use chance::Chance;
+use chance::mix;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -42,20 +53,22 @@ impl Row {
     }
 }
 
-/// The tests' only source of chance.
-pub(crate) struct Chance(pub(crate) u64);
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// Number of seeds of a test: `MILLSTREAM_SEEDS`, or a few.
+pub(crate) fn seeds(usual: u64) -> u64 {
+    let text = std::env::var("MILLSTREAM_SEEDS").ok();
+    text.map_or(usual, |text| text.parse().expect("MILLSTREAM_SEEDS is a number"))
 }
 
-impl Chance {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (mix(self.0) % end as u64) as usize
-    }
+/// So many devices over shared memory.
+pub(crate) fn shm(count: usize) -> Vec<ShmDevice> {
+    let token = Token::random().unwrap();
+    (0..count).map(|_| ShmDevice::open(token).unwrap()).collect()
+}
+
+/// So many devices over TCP.
+pub(crate) fn tcp(count: usize) -> Vec<TcpDevice> {
+    let token = Token::random().unwrap();
+    (0..count).map(|_| TcpDevice::open(token, (Ipv4Addr::LOCALHOST, 0).into()).unwrap()).collect()
 }
 
 /// Threads 0 to `count` of the nodes, by turns.
@@ -126,7 +139,7 @@ pub(crate) fn declared(flow: Flow) -> Result<Declaration> {
 pub(crate) type Arrived = Vec<HashMap<u64, Vec<u64>>>;
 
 /// What a target consumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Consumption {
     /// A tuple, by its source and its number.
     Tuple(u64, u64),

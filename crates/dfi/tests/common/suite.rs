@@ -5,6 +5,7 @@ use std::time::Duration;
 use millstream_dfi::{Bandwidth, Detection, Flow, Latency, Optimise, Pipelined, Route};
 use millstream_fabric::Fabric;
 
+use super::order::disorder;
 use super::{Plan, Row, check, connect, run, threads};
 
 /// Topologies, as sources and targets.
@@ -31,7 +32,7 @@ pub(crate) fn suite<F: Fabric>(devices: &[F], tuples: u64, mut idle: impl FnMut(
         let lists = (threads(sources, nodes, 0), threads(targets, nodes, 100));
         for goal in goals() {
             for detection in [Detection::Footer, Detection::Checksum] {
-                for kind in ["key", "by", "explicit", "replicate", "combine"] {
+                for kind in ["key", "by", "explicit", "replicate", "ordered", "combine"] {
                     if kind == "combine" && targets > 1 {
                         continue;
                     }
@@ -43,6 +44,7 @@ pub(crate) fn suite<F: Fabric>(devices: &[F], tuples: u64, mut idle: impl FnMut(
                         "explicit" => Flow::shuffle("f").route(Route::Explicit),
                         // The route stays when a shuffle becomes a replication.
                         "replicate" => Flow::replicate("f").route(Route::Key("key")),
+                        "ordered" => Flow::replicate("f").ordered(),
                         _ => Flow::combine("f"),
                     };
                     let flow = flow.schema(Row::schema()).optimise(goal).detection(detection);
@@ -51,7 +53,11 @@ pub(crate) fn suite<F: Fabric>(devices: &[F], tuples: u64, mut idle: impl FnMut(
                     let explicit = kind == "explicit";
                     let plan = Plan { flush: 9, explicit, ..Plan::new(seed, tuples) };
                     let outcome = run(&mut ends, plan, &mut idle);
-                    check(&outcome, plan, if kind == "replicate" { targets } else { 1 });
+                    let to_all = matches!(kind, "replicate" | "ordered");
+                    check(&outcome, plan, if to_all { targets } else { 1 });
+                    if kind == "ordered" {
+                        assert_eq!(disorder(&outcome.orders), None, "{goal:?}, {detection:?}");
+                    }
                 }
             }
         }

@@ -3,26 +3,41 @@
 
 use std::sync::atomic::Ordering;
 
-use millstream_fabric::{Destination, Fabric, Operation, Region, RemoteRegion, WorkRequest};
-use millstream_flow::link::Link;
+use millstream_fabric::{
+    Access, Destination, Fabric, Operation, Region, RemoteRegion, WorkRequest,
+};
+use millstream_flow::link::{Link, check_region};
 
 use crate::counters::Counters;
 use crate::error::Result;
 
+/// Index of the target at which the word of the sequencer is.
+pub(crate) const SEQUENCER: usize = 0;
 /// The token of a fetch-and-add.
-pub(crate) const NUMBER: u32 = 1;
+pub(crate) const NUMBER: u32 = 2;
 
 /// The numbers of an ordered flow.
 pub(crate) struct Sequencer {
-    pub(crate) word: RemoteRegion,
+    word: RemoteRegion,
     /// A word for each slot: where the answers land.
-    pub(crate) landing: Region,
+    landing: Region,
     /// Segments for which a number was asked, and for which it has come.
     pub(crate) asked: u64,
     pub(crate) drawn: u64,
 }
 
 impl Sequencer {
+    /// The sequencer with this word, with room for the numbers of so many segments.
+    pub(crate) fn connect<F: Fabric>(
+        fabric: &F,
+        word: RemoteRegion,
+        segments: usize,
+    ) -> Result<Sequencer> {
+        check_region(&word, 8)?;
+        let landing = fabric.allocate(segments * 8, Access::LOCAL)?;
+        Ok(Sequencer { word, landing, asked: 0, drawn: 0 })
+    }
+
     fn offset(&self, segment: u64) -> usize {
         8 * (segment % (self.landing.len() as u64 / 8)) as usize
     }
@@ -44,6 +59,12 @@ impl Sequencer {
             counts.numbers += 1;
         }
         Ok(())
+    }
+
+    /// The number of the next segment has come: answers come in the order of asking.
+    pub(crate) fn arrived(&mut self) -> u64 {
+        self.drawn += 1;
+        self.number(self.drawn - 1)
     }
 
     /// The number that was drawn for a segment.
