@@ -114,7 +114,8 @@ fn connect(
     let (here, there) = here.and_then(|here| Ok((here, there?))).map_err(|e| e.to_string())?;
     let token = Token::new(welcome.token);
     let device = Device::open(welcome.transport, token, here.ip()).map_err(|e| e.to_string())?;
-    let registry = RegistryClient::new(token, wire::registry_address(there, welcome.registry));
+    let registry = wire::registry_address(there, welcome.registry);
+    let registry = RegistryClient::new(Token::new(welcome.registry_token), registry);
     device.connect(&registry, &welcome.flow).map_err(|e| e.to_string())
 }
 
