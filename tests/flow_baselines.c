@@ -5,8 +5,9 @@
  *     mpirun -n PROCESSES flow_baselines join PROCESSES 1 INNER_ROWS 16 OUTER_ROWS 0 0
  *
  * send: each thread of the first half of the processes sends its TUPLES tuples, one by one, by MPI_Send
- * to the same thread of the process that is its partner in the second half, which calls MPI_Recv. With
- * several threads MPI is initialised with MPI_THREAD_MULTIPLE.
+ * to the same thread of the process that is its partner in the second half, which calls MPI_Recv. Before
+ * the measure each thread sends some tuples. With several threads MPI is initialised with
+ * MPI_THREAD_MULTIPLE.
  *
  * alltoall: each process makes TUPLES tuples and exchanges them by MPI_Alltoall in rounds of BATCH
  * tuples. Alltoall takes as many for each process, so tuples go to the processes by turns and not by
@@ -25,7 +26,8 @@
 #include "baselines.h"
 #include "flow_join.h"
 
-enum { THREADS_MAX = 64 };
+/* Tuples of a thread before the measure begins. */
+enum { THREADS_MAX = 64, WARM_TUPLES = 1000 };
 
 static int threads;
 static uint64_t tuples, batch;
@@ -38,25 +40,39 @@ typedef struct {
     Total sent, received;
 } Thread;
 
-static void *send_all(void *argument) {
-    Thread *own = argument;
-    unsigned char *tuple = memory(tuple_bytes);
+/* All threads of a process have warmed up, and may begin. */
+static pthread_barrier_t is_warm, may_begin;
+static double begin;
+
+static void send_some(Thread *own, unsigned char *tuple, uint64_t count, Total *sent) {
     uint64_t first = ((uint64_t)me * threads + own->number) * tuples;
-    for (uint64_t number = first; number < first + tuples; number++) {
-        append_to(tuple, key_of(number), number, &own->sent);
+    for (uint64_t number = first; number < first + count; number++) {
+        append_to(tuple, key_of(number), number, sent);
         MPI_Send(tuple, tuple_bytes, MPI_BYTE, me + processes / 2, own->number, MPI_COMM_WORLD);
     }
-    free(tuple);
-    return NULL;
 }
 
-static void *receive_all(void *argument) {
-    Thread *own = argument;
-    unsigned char *tuple = memory(tuple_bytes);
-    for (uint64_t count = 0; count < tuples; count++) {
+static void receive_some(Thread *own, unsigned char *tuple, uint64_t count, Total *received) {
+    for (uint64_t i = 0; i < count; i++) {
         MPI_Recv(tuple, tuple_bytes, MPI_BYTE, me - processes / 2, own->number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        take_all(tuple, tuple_bytes, tuple_bytes, &own->received);
+        take_all(tuple, tuple_bytes, tuple_bytes, received);
     }
+}
+
+static void *work(void *argument) {
+    Thread *own = argument;
+    bool sends = me < processes / 2;
+    void (*some)(Thread *, unsigned char *, uint64_t, Total *) = sends ? send_some : receive_some;
+    unsigned char *tuple = memory(tuple_bytes);
+    Total unused = {0};
+    some(own, tuple, WARM_TUPLES, &unused);
+    pthread_barrier_wait(&is_warm);
+    if (own->number == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        begin = now();
+    }
+    pthread_barrier_wait(&may_begin);
+    some(own, tuple, tuples, sends ? &own->sent : &own->received);
     free(tuple);
     return NULL;
 }
@@ -64,8 +80,7 @@ static void *receive_all(void *argument) {
 static Report by_send(void) {
     Thread all[THREADS_MAX] = {0};
     pthread_t started[THREADS_MAX];
-    void *(*work)(void *) = me < processes / 2 ? send_all : receive_all;
-    double begin = now();
+    if (pthread_barrier_init(&is_warm, NULL, threads) || pthread_barrier_init(&may_begin, NULL, threads)) fail("a barrier");
     for (int i = 0; i < threads; i++) {
         all[i].number = i;
         if (i > 0 && pthread_create(&started[i], NULL, work, &all[i])) fail("a thread");

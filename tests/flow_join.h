@@ -1,12 +1,12 @@
 /* The radix hash join by MPI that tests/flow_baselines.c measures, after Barthels et al. (VLDB 2017): the
  * thesis' baseline.
  *
- * Each process reads its part of both relations twice. The first time it counts a histogram of the
- * partitions. The histograms of all say where each process may write, so windows have exactly the size
- * that is needed. The second time it partitions the tuples through write-combining buffers, which go by
- * MPI_Put to their place. A barrier ends the exchange; then each process joins its partitions. Tuples are
- * compressed to 8 bytes, as in crates/dfi/examples/radix_join. A process is a sender and has
- * 2^PARTITION_BITS partitions, whose hash tables are chains in the order of arrival.
+ * Each process reads its part of both relations twice. The first time it counts histograms of the
+ * partitions. The histograms of all say where each process may write, so one window has exactly the size
+ * that both relations need. The second time it partitions the tuples through write-combining buffers,
+ * which go by MPI_Put to their place. One barrier ends the exchange of both; then each process joins its
+ * partitions. Tuples are compressed to 8 bytes. Hash tables have the layout and the length of those in
+ * crates/dfi/examples/radix_join. A process is a sender and has 2^PARTITION_BITS partitions.
  */
 
 /* Local partitions of a process, and tuples of a write-combining buffer; two for each destination. */
@@ -55,57 +55,95 @@ static int bits_of(int count) {
     return bits;
 }
 
-/* Sends a relation to the processes of its partitions. Returns what came, by local partition. */
+/* Memory with any content. */
+static void *room(size_t bytes) {
+    void *found = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!found) fail("memory");
+    return found;
+}
+
+enum { LOCALS = 1 << PARTITION_BITS, RELATIONS = 2 };
+
+/* What came: both relations in one window, each by local partition. */
 typedef struct {
     MPI_Win window;
     Packed *tuples;
-    uint64_t starts[(1 << PARTITION_BITS) + 1];
+    uint64_t starts[RELATIONS][LOCALS + 1];
 } Arrived;
 
-static Arrived exchange(const Relation *relation) {
-    int bits = bits_of(processes) + PARTITION_BITS, partitions = 1 << bits, locals = 1 << PARTITION_BITS;
-    uint64_t *own = memory(partitions * sizeof(uint64_t));
-    uint64_t *all = memory((size_t)processes * partitions * sizeof(uint64_t));
-    for (uint64_t i = 0; i < relation->count; i++) own[relation->rows[i].key & (partitions - 1)]++;
-    MPI_Allgather(own, partitions, MPI_UINT64_T, all, partitions, MPI_UINT64_T, MPI_COMM_WORLD);
-    Arrived arrived = {0};
-    /* Partition p is at process p >> PARTITION_BITS, after that process's earlier partitions. */
-    uint64_t *at = memory(partitions * sizeof(uint64_t));
-    uint64_t end = 0;
-    for (int p = 0; p < partitions; p++) {
-        if (p % locals == 0) end = 0;
-        if (p / locals == me) arrived.starts[p % locals] = end;
-        at[p] = end;
-        for (int from = 0; from < processes; from++) {
-            if (from < me) at[p] += all[(size_t)from * partitions + p];
-            end += all[(size_t)from * partitions + p];
-        }
-        if (p / locals == me) arrived.starts[p % locals + 1] = end;
-    }
-    MPI_Win_allocate(arrived.starts[locals] * sizeof(Packed), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &arrived.tuples,
-                     &arrived.window);
-    MPI_Win_lock_all(MPI_MODE_NOCHECK, arrived.window);
-    Packed *buffers = memory((size_t)partitions * BUFFERS * BUFFER_TUPLES * sizeof(Packed));
-    uint32_t *fills = memory(partitions * sizeof(uint32_t)), *turns = memory(partitions * sizeof(uint32_t));
+/* Where a process writes: its first place in each partition of a relation, at the partition's process. */
+typedef struct {
+    uint64_t *at;
+    int partitions, bits;
+} Places;
+
+/* Puts the tuples of a relation into their places. */
+static void put_all(const Relation *relation, const Places *places, MPI_Win window, Packed *buffers) {
+    int partitions = places->partitions;
+    uint64_t *at = places->at;
+    uint32_t *fills = calloc(partitions, sizeof(uint32_t)), *turns = calloc(partitions, sizeof(uint32_t));
+    if (!fills || !turns) fail("memory");
     for (uint64_t i = 0; i <= relation->count; i++) {
         bool over = i == relation->count;
         uint64_t key = over ? 0 : relation->rows[i].key;
         int first = over ? 0 : key & (partitions - 1), last = over ? partitions - 1 : first;
         for (int p = first; p <= last; p++) {
             Packed *buffer = buffers + ((size_t)p * BUFFERS + turns[p] % BUFFERS) * BUFFER_TUPLES;
-            if (!over) buffer[fills[p]++] = (Packed){key >> bits, relation->rows[i].value};
+            if (!over) buffer[fills[p]++] = (Packed){key >> places->bits, relation->rows[i].value};
             if (fills[p] < BUFFER_TUPLES && !(over && fills[p])) continue;
-            MPI_Put(buffer, fills[p] * sizeof(Packed), MPI_BYTE, p / locals, at[p] * sizeof(Packed),
-                    fills[p] * sizeof(Packed), MPI_BYTE, arrived.window);
+            MPI_Put(buffer, fills[p] * sizeof(Packed), MPI_BYTE, p / LOCALS, at[p] * sizeof(Packed),
+                    fills[p] * sizeof(Packed), MPI_BYTE, window);
             at[p] += fills[p];
             fills[p] = 0;
             /* The other buffer is written next: what was put from it before has to have left. */
-            if (++turns[p] % BUFFERS == 0) MPI_Win_flush_local(p / locals, arrived.window);
+            if (++turns[p] % BUFFERS == 0) MPI_Win_flush_local(p / LOCALS, window);
         }
+    }
+    /* The next relation has the same buffers. */
+    MPI_Win_flush_local_all(window);
+    free(fills), free(turns);
+}
+
+/* Sends both relations to the processes of their partitions. */
+static Arrived exchange(const Relation *relations[RELATIONS]) {
+    int bits = bits_of(processes) + PARTITION_BITS, partitions = 1 << bits, all_partitions = RELATIONS * partitions;
+    uint64_t *own = calloc(all_partitions, sizeof(uint64_t)), *at = room(all_partitions * sizeof(uint64_t));
+    uint64_t *all = room((size_t)processes * all_partitions * sizeof(uint64_t));
+    if (!own) fail("memory");
+    for (int r = 0; r < RELATIONS; r++) {
+        for (uint64_t i = 0; i < relations[r]->count; i++) own[r * partitions + (relations[r]->rows[i].key & (partitions - 1))]++;
+    }
+    MPI_Allgather(own, all_partitions, MPI_UINT64_T, all, all_partitions, MPI_UINT64_T, MPI_COMM_WORLD);
+    Arrived arrived = {0};
+    /* Partition p is at process p / LOCALS. There the inner relation comes before the outer one, and each by partition. */
+    uint64_t bytes = 0;
+    for (int to = 0; to < processes; to++) {
+        uint64_t end = 0;
+        for (int r = 0; r < RELATIONS; r++) {
+            for (int local = 0; local < LOCALS; local++) {
+                int p = r * partitions + to * LOCALS + local;
+                if (to == me) arrived.starts[r][local] = end;
+                at[p] = end;
+                for (int from = 0; from < processes; from++) {
+                    uint64_t count = all[(size_t)from * all_partitions + p];
+                    if (from < me) at[p] += count;
+                    end += count;
+                }
+                if (to == me) arrived.starts[r][local + 1] = end;
+            }
+        }
+        if (to == me) bytes = end * sizeof(Packed);
+    }
+    MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &arrived.tuples, &arrived.window);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, arrived.window);
+    Packed *buffers = room((size_t)partitions * BUFFERS * BUFFER_TUPLES * sizeof(Packed));
+    for (int r = 0; r < RELATIONS; r++) {
+        Places places = {at + r * partitions, partitions, bits};
+        put_all(relations[r], &places, arrived.window, buffers);
     }
     MPI_Win_unlock_all(arrived.window);
     MPI_Barrier(MPI_COMM_WORLD);
-    free(own), free(all), free(at), free(buffers), free(fills), free(turns);
+    free(own), free(all), free(at), free(buffers);
     return arrived;
 }
 
@@ -113,37 +151,44 @@ static inline uint32_t slot_of(uint32_t key, uint32_t mask) {
     return (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & mask;
 }
 
+/* A tuple of a hash table, and the next one of its chain. */
+typedef struct {
+    Packed tuple;
+    uint32_t next;
+} Link;
+
 /* Joins a partition. */
 static void join_partition(const Packed *inner, uint64_t inner_count, const Packed *outer, uint64_t outer_count, Total *joined) {
     uint32_t slots = 1024, none = UINT32_MAX;
-    while (slots < inner_count) slots *= 2;
-    uint32_t *heads = memory(slots * sizeof(uint32_t)), *nexts = memory((inner_count ? inner_count : 1) * sizeof(uint32_t));
+    while (slots < inner_count) slots *= 4;
+    uint32_t *heads = room(slots * sizeof(uint32_t));
+    Link *links = room(inner_count * sizeof(Link));
     memset(heads, 0xff, slots * sizeof(uint32_t));
     for (uint64_t i = 0; i < inner_count; i++) {
         uint32_t slot = slot_of(inner[i].key, slots - 1);
-        nexts[i] = heads[slot];
+        links[i] = (Link){inner[i], heads[slot]};
         heads[slot] = i;
     }
     for (uint64_t i = 0; i < outer_count; i++) {
-        for (uint32_t at = heads[slot_of(outer[i].key, slots - 1)]; at != none; at = nexts[at]) {
-            if (inner[at].key != outer[i].key) continue;
+        for (uint32_t at = heads[slot_of(outer[i].key, slots - 1)]; at != none; at = links[at].next) {
+            if (links[at].tuple.key != outer[i].key) continue;
             joined->count++;
-            joined->sum += (uint64_t)inner[at].value * outer[i].value;
+            joined->sum += (uint64_t)links[at].tuple.value * outer[i].value;
         }
     }
-    free(heads), free(nexts);
+    free(heads), free(links);
 }
 
 static Report by_join(const Relations *relations) {
     double begin = now();
-    Arrived inner = exchange(&relations->inner), outer = exchange(&relations->outer);
+    Arrived arrived = exchange((const Relation *[]){&relations->inner, &relations->outer});
     Report report = {0};
-    for (int p = 0; p < 1 << PARTITION_BITS; p++) {
-        join_partition(inner.tuples + inner.starts[p], inner.starts[p + 1] - inner.starts[p], outer.tuples + outer.starts[p],
-                       outer.starts[p + 1] - outer.starts[p], &report.received);
+    for (int p = 0; p < LOCALS; p++) {
+        const uint64_t *inner = arrived.starts[0] + p, *outer = arrived.starts[1] + p;
+        join_partition(arrived.tuples + inner[0], inner[1] - inner[0], arrived.tuples + outer[0], outer[1] - outer[0],
+                       &report.received);
     }
     report.seconds = now() - begin;
-    MPI_Win_free(&inner.window);
-    MPI_Win_free(&outer.window);
+    MPI_Win_free(&arrived.window);
     return report;
 }

@@ -50,6 +50,10 @@ def fault(line: Line) -> str | None:
 
 
 def draw(page: Page, lines: list[Line], spread: Callable[[list[float]], str]) -> None:
+    # Lines of `--short` have too little data to say anything.
+    short, lines = [line for line in lines if line.get("short")], [line for line in lines if not line.get("short")]
+    if short:
+        page.say(f"Left out are figures of flows that were only tried out, lines of `--short`: {len(short)}.")
     if not lines:
         return
     page.say("### Flows\n\nFigures of Thostrup's thesis (2023, chapter 7). A figure comes from runs between processes, or from a "

@@ -24,6 +24,7 @@ def test_every_record_of_two_producers_is_counted(transport, limit, query):
     assert said["limit"] == limit and said["producers"] == 2 and said["query"] == query, said
     [cell] = said["cells"]
     latency = cell["latency"]
+    assert latency["query"] == "pass" and len(cell["relations"]) == (query == "pass") + (transport == "shm"), cell
     assert latency["batches"] >= 100 and 0 < latency["p50_us"] <= latency["p99_us"] <= latency["max_us"], latency
 
 

@@ -13,7 +13,9 @@ import time
 import pyarrow
 import pyarrow.flight
 import pytest
+from jobs import wait_until
 from listened import PATIENCE_SECONDS, Listened
+from watched import ask, report
 
 TABLE = """CREATE TABLE clicks (ts TIMESTAMP(6), k BIGINT, page STRING, WATERMARK FOR ts AS ts) WITH (
     'connector' = 'channel', 'listen' = '127.0.0.1:0'{});
@@ -33,6 +35,11 @@ def rows(*records: tuple[float, int]) -> pyarrow.RecordBatch:
     arrays = [pyarrow.array([k for _, k in records], pyarrow.int32()), pyarrow.array(stamps, pyarrow.timestamp("us")),
               pages.cast(SCHEMA.field("page").type)]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def records(place) -> int:
+    """Records that the one job has read."""
+    return ((report(place) or {}).get("snapshot") or {}).get("records", 0)
 
 
 def watermark(second: float) -> bytes:
@@ -216,13 +223,16 @@ def test_what_does_not_fit_is_refused_and_the_job_goes_on(running):
     client.close()
 
 
-def test_stop_with_drain_takes_what_has_come(running, tmp_path):
-    job = running("", "SELECT k FROM clicks;")
-    producer = job.producer("p")
-    producer.send((1, 1), (2, 2))
-    assert [job.next() for _ in range(3)] == ["k", "1", "2"]
-    job.process.send_signal(signal.SIGTERM)
-    job.ended(143 if job.process.wait(PATIENCE_SECONDS) == 143 else 130)
+def test_stop_with_drain_takes_what_has_come(start, place):
+    job = start(TABLE.format("") + WINDOWS)
+    address = re.search(r"grpc://[\d.]+:\d+", job.stderr.readline())[0]
+    producer = Producer(address, "p", SCHEMA, None)
+    producer.send((1, 1), (2, 2), (13, 4))
+    wait_until("records", lambda: records(place) == 3)
+    assert ask(place, "stop", "--drain").returncode == 0
+    out, err = job.communicate(timeout=PATIENCE_SECONDS)
+    assert (job.returncode, out.splitlines()) == (0, [HEADER, "2024-01-01 12:00:00.000,2,3,/page/2",
+                                                      "2024-01-01 12:00:10.000,1,4,/page/4"]), err
     with pytest.raises(pyarrow.ArrowException):
         for _ in range(1000):
             producer.send((3, 3))
@@ -299,6 +309,60 @@ INSERT INTO counts SELECT window_start, page, COUNT(*) FROM TABLE(TUMBLE(TABLE m
         assert re.search(r"producer first-job \([\d.:]+\) has ended after 700 records", said), said
     finally:
         job.kill()
+
+
+# Rows that go on, one each millisecond of the clock.
+ENDLESS = """CREATE TABLE made (n BIGINT, s AS CAST(TO_TIMESTAMP_LTZ(n, 3) AS TIMESTAMP(3)), WATERMARK FOR s AS s) WITH (
+    'connector' = 'datagen', 'rows-per-second' = '1000', 'fields.n.kind' = 'sequence', 'fields.n.start' = '0');
+"""
+
+
+def feeding(address: str) -> str:
+    """A job that is the producer `first-job` until it is stopped."""
+    written = COUNTS.replace(", WATERMARK FOR s AS s", "").format(
+        f"'connector' = 'channel', 'connect' = '{address}', 'producer' = 'first-job'")
+    return ENDLESS + written + "INSERT INTO counts SELECT s, 'page', n FROM made;"
+
+
+def listening(transport: str) -> str:
+    return COUNTS.format(f"'connector' = 'channel', 'listen' = '127.0.0.1:0', 'transport' = '{transport}'") + \
+        "SELECT n FROM counts;"
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_producer_with_a_ring_that_is_killed_is_named(script, transport):
+    job = Listened(script.write(listening(transport)))
+    first = None
+    try:
+        job.says("waits for producers on")
+        address = re.search(r"waits for producers on ([\d.]+:\d+), counts", job.said())[1]
+        first = Listened(script.write(feeding(address)))
+        assert [job.next() for _ in range(100)] == ["n", *map(str, range(99))]
+        first.process.kill()
+        job.says("was lost after")
+        assert re.search(r"producer first-job \([\d.:]+\) was lost after [\d,]+ records, which count", job.said()), job.said()
+        assert job.process.poll() is None
+    finally:
+        for one in filter(None, (first, job)):
+            one.kill()
+
+
+def test_a_ring_is_drained(start, script, place):
+    """What a producer has been told to be taken is just what the job gives."""
+    job = start(listening("shm"))
+    address = re.search(r"producers on ([\d.]+:\d+), counts", job.stderr.readline())[1]
+    first = Listened(script.write(feeding(address)))
+    try:
+        wait_until("records", lambda: records(place) > 100)
+        assert ask(place, "stop", "--drain").returncode == 0
+        out, err = job.communicate(timeout=PATIENCE_SECONDS)
+        found = out.splitlines()[1:]
+        assert (job.returncode, found) == (0, [str(n) for n in range(len(found))]), err
+        said = first.ended(1)
+        taken = re.search(r"being drained.*\(records taken before: (\d+)\)", said)
+        assert taken and int(taken[1]) == len(found), said
+    finally:
+        first.kill()
 
 
 def test_a_table_to_write_says_what_is_wrong(script):

@@ -63,7 +63,7 @@ pub use files::FileSink;
 pub use http::{HttpTable, fuzz_http};
 pub use infer::fuzz_infer;
 pub use input::{AwaitedPipe, awaited_pipes, give_up_pipes, io_error};
-pub use ipc::{ArrowMessages, fuzz_arrow};
+pub use ipc::{ArrowBatch, ArrowMessage, ArrowMessages, fuzz_arrow};
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;
 pub use options::{OnError, Options};

@@ -141,6 +141,8 @@ pub(crate) trait Outflow: Send {
     fn push(&mut self, bytes: &[u8]) -> Result<()>;
     fn flush(&mut self) -> Result<()>;
     fn close(&mut self) -> Result<()>;
+    /// Looks whether the job is there.
+    fn progress(&mut self) -> Result<()>;
 }
 
 impl<F: Fabric> Outflow for Source<F>
@@ -157,5 +159,9 @@ where
 
     fn close(&mut self) -> Result<()> {
         Source::close(self)
+    }
+
+    fn progress(&mut self) -> Result<()> {
+        Source::progress(self)
     }
 }

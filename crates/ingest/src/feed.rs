@@ -4,10 +4,9 @@
 //! in them is believed.
 
 use std::net::TcpStream;
-use std::task::Waker;
 
 use bytes::Bytes;
-use millstream_connect::ArrowMessages;
+use millstream_connect::{ArrowMessage, ArrowMessages};
 use millstream_dfi::Consumed;
 
 use crate::fabric::{Inflow, Published};
@@ -17,6 +16,8 @@ use crate::wire::{self, Answer, Frame, HEAD_BYTES};
 
 /// In front of each message of an Arrow stream, then the length of its metadata.
 const CONTINUATION: u32 = u32::MAX;
+/// At the end of an Arrow stream: metadata of no length.
+const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// A ring, and the producer in its slot.
 pub(crate) struct Feed {
@@ -28,6 +29,8 @@ pub(crate) struct Feed {
     sender: Option<Sender>,
     control: TcpStream,
     place: String,
+    /// The producer has closed the flow.
+    has_ended: bool,
     /// The name of the flow is in use.
     _flow: Published,
 }
@@ -39,64 +42,85 @@ impl Feed {
         (messages, schema): (ArrowMessages, Bytes),
         (sender, control): (Sender, TcpStream),
     ) -> Feed {
-        let frames = Frames::new(frame_bytes_max);
-        Feed { inflow, frames, messages, schema, sender: Some(sender), control, place, _flow: flow }
+        Feed {
+            inflow,
+            frames: Frames::new(frame_bytes_max),
+            messages,
+            schema,
+            sender: Some(sender),
+            control,
+            place,
+            has_ended: false,
+            _flow: flow,
+        }
     }
 
+    /// Takes the next segment. An error is a fault of the producer.
     fn take(&mut self) -> Result<Looked, String> {
         let Some(sender) = &mut self.sender else { return Ok(Looked::Gone) };
-        sender.has_room(Waker::noop()).map_err(|why| why.to_string())?;
-        let batch = match self.inflow.look().map_err(|error| error.to_string())? {
-            Consumed::Batch(batch) => batch,
+        sender.check().map_err(|why| why.to_string())?;
+        if self.has_ended {
+            return Ok(self.end());
+        }
+        let batch = match self.inflow.look() {
+            Ok(Consumed::Batch(batch)) => batch,
             // Only ordered flows have gaps.
-            Consumed::Empty | Consumed::Gap(_) => return Ok(Looked::Nothing),
-            Consumed::End => {
-                let rows = sender.rows();
-                if self.frames.is_amid() {
-                    return Err(format!("{}: the stream ends amid a frame", self.place));
-                }
-                self.sender.take().into_iter().for_each(Sender::end);
-                // The producer may be gone.
-                let _ = wire::answer(&mut self.control, &Answer::Taken(rows));
+            Ok(Consumed::Empty | Consumed::Gap(_)) => return Ok(Looked::Nothing),
+            Ok(Consumed::End) if self.frames.is_amid() => {
+                return Err(format!("{}: the stream ends amid a frame", self.place));
+            }
+            Ok(Consumed::End) => {
+                self.has_ended = true;
+                return Ok(self.end());
+            }
+            Err(error) => {
+                self.refuse(&error.to_string());
                 return Ok(Looked::Gone);
             }
         };
+        let fault = |why: String| format!("{}: {why}", self.place);
         let mut bytes = batch.bytes();
-        while let Some(part) =
-            self.frames.take(&mut bytes).map_err(|why| format!("{}: {why}", self.place))?
-        {
-            let before = self.messages.rows();
-            let (chunks, watermark) = match part {
-                Part::Watermark(us) => (Vec::new(), Some(us)),
-                Part::Arrow(bytes) => {
-                    let mut chunks = Vec::new();
-                    for (metadata, body) in
-                        split(&bytes).map_err(|why| format!("{}: {why}", self.place))?
-                    {
-                        if !is_schema(&metadata, &self.schema) {
-                            let taken = self.messages.take(metadata, body);
-                            chunks.extend(taken.map_err(|error| error.to_string())?);
-                        }
-                    }
-                    (chunks, None)
+        while let Some(part) = self.frames.take(&mut bytes).map_err(fault)? {
+            let frame = match part {
+                Part::Arrow(frame) => frame,
+                Part::Watermark(us) => {
+                    sender.send(None, Some(us)).map_err(|why| why.to_string())?;
+                    continue;
                 }
             };
-            let rows = self.messages.rows() - before;
-            sender.send(chunks, rows, watermark).map_err(|why| why.to_string())?;
+            let mut rest = Messages { frame: &frame, at: 0 };
+            while let Some((message, body)) = rest.next().map_err(fault)? {
+                if !is_schema(message.metadata(), &self.schema) {
+                    let taken = self.messages.take(message, body);
+                    let taken = taken.map_err(|error| error.to_string())?;
+                    sender.send(taken, None).map_err(|why| why.to_string())?;
+                }
+            }
         }
         Ok(Looked::Some)
+    }
+
+    /// Answers the end, once workers have decoded everything.
+    fn end(&mut self) -> Looked {
+        let settled = self.sender.take_if(|sender| sender.is_settled());
+        let Some(sender) = settled else { return Looked::Ending };
+        let answer = match sender.end() {
+            Ok(rows) => Answer::Taken(rows),
+            Err(why) => Answer::Refused(why.to_string()),
+        };
+        // The producer may be gone.
+        let _ = wire::answer(&mut self.control, &answer);
+        Looked::Gone
     }
 }
 
 impl Ring for Feed {
     fn look(&mut self) -> Looked {
-        match self.take() {
-            Ok(looked) => looked,
-            Err(why) => {
-                self.refuse(&why);
-                Looked::Gone
-            }
-        }
+        self.take().unwrap_or_else(|fault| {
+            self.sender.iter_mut().for_each(|sender| sender.blame(&fault));
+            self.refuse(&fault);
+            Looked::Gone
+        })
     }
 
     fn refuse(&mut self, why: &str) {
@@ -154,9 +178,11 @@ impl Frames {
             self.head.clear();
             match frame {
                 Frame::Watermark(us) => return Ok(Some(Part::Watermark(us))),
-                Frame::Arrow(length) if length == 0 || length > self.bytes_max => {
-                    let max = self.bytes_max;
-                    return Err(format!("a frame of {length} bytes; it may have 1 to {max}"));
+                Frame::Arrow(length)
+                    if length == 0 || length > self.bytes_max || !length.is_multiple_of(8) =>
+                {
+                    let expected = format!("a multiple of 8, at most {}", self.bytes_max);
+                    return Err(format!("a frame of {length} bytes; expected {expected}"));
                 }
                 Frame::Arrow(length) => {
                     let length = length as usize;
@@ -168,36 +194,47 @@ impl Frames {
 }
 
 /// Whether these are the metadata of the schema, with zeros behind or without.
-fn is_schema(metadata: &Bytes, schema: &Bytes) -> bool {
+fn is_schema(metadata: &[u8], schema: &Bytes) -> bool {
     metadata.strip_prefix(&schema[..]).is_some_and(|rest| rest.iter().all(|byte| *byte == 0))
 }
 
-/// The messages of an Arrow stream: metadata and body of each. Padding behind the last is zeros.
-fn split(frame: &Bytes) -> Result<Vec<(Bytes, Bytes)>, String> {
-    let mut messages = Vec::new();
-    let mut at = 0;
-    let word = |at: usize| {
-        let bytes = frame.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
-        bytes.map(|bytes| u32::from_le_bytes(*bytes))
-    };
-    while frame.len() - at >= 8 && frame[at..at + 8] != [0; 8] {
-        let cut = || "a message reaches beyond its frame".to_string();
-        if word(at) != Some(CONTINUATION) {
+/// The messages of a frame, a part of an Arrow stream. Behind the last one there are zeros, perhaps
+/// after the mark of the stream's end.
+struct Messages<'f> {
+    frame: &'f Bytes,
+    at: usize,
+}
+
+impl Messages<'_> {
+    /// The next message, and its body.
+    fn next(&mut self) -> Result<Option<(ArrowMessage, Bytes)>, String> {
+        let rest = &self.frame[self.at..];
+        let Some(head) = rest.first_chunk::<8>().filter(|head| !is_last(head)) else {
+            let padding = rest.strip_prefix(&END_OF_STREAM[..]).unwrap_or(rest);
+            let are_zeros = padding.iter().all(|byte| *byte == 0);
+            return are_zeros.then_some(None).ok_or_else(|| {
+                "behind the last message of a frame there are other bytes than zeros".to_string()
+            });
+        };
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        if word(0) != CONTINUATION {
             return Err("a frame that is no stream of Arrow IPC".to_string());
         }
-        let length = word(at + 4).ok_or_else(cut)? as usize;
-        let metadata = at + 8..(at + 8).checked_add(length).ok_or_else(cut)?;
-        if metadata.end > frame.len() {
-            return Err(cut());
-        }
-        let message = frame.slice(metadata.clone());
-        let body = ArrowMessages::body_bytes(&message)?;
-        let end = metadata.end.checked_add(body).filter(|end| *end <= frame.len());
-        let end = end.ok_or_else(cut)?;
-        messages.push((message, frame.slice(metadata.end..end)));
-        at = end;
+        let cut = || "a message reaches beyond its frame".to_string();
+        let (first, length) = (self.at + 8, word(4) as usize);
+        let middle = first.checked_add(length).filter(|end| *end <= self.frame.len());
+        let middle = middle.ok_or_else(cut)?;
+        let message = ArrowMessage::new(self.frame.slice(first..middle))?;
+        let body = usize::try_from(message.body_bytes()).ok();
+        let end = body.and_then(|body| middle.checked_add(body));
+        self.at = end.filter(|end| *end <= self.frame.len()).ok_or_else(cut)?;
+        Ok(Some((message, self.frame.slice(middle..self.at))))
     }
-    Ok(messages)
+}
+
+/// Whether no message begins so.
+fn is_last(head: &[u8; 8]) -> bool {
+    *head == [0; 8] || *head == END_OF_STREAM
 }
 
 #[cfg(test)]
@@ -208,12 +245,12 @@ mod tests {
     fn frames_come_whole_however_the_bytes_are_cut() {
         let long: Vec<u8> = (0..=255).cycle().take(1000).collect();
         let mut stream = Vec::new();
-        for bytes in [&long[..1], &long[..], &long[..16]] {
+        for bytes in [&long[..8], &long[..], &long[..16]] {
             stream.extend(Frame::Arrow(bytes.len() as u64).encode());
             stream.extend(bytes);
             stream.extend(Frame::Watermark(bytes.len() as i64).encode());
         }
-        let expected = [1, 1000, 16].into_iter().flat_map(|length: usize| {
+        let expected = [8, 1000, 16].into_iter().flat_map(|length: usize| {
             [Part::Arrow(Bytes::copy_from_slice(&long[..length])), Part::Watermark(length as i64)]
         });
         let expected: Vec<Part> = expected.collect();
@@ -233,21 +270,114 @@ mod tests {
         }
     }
 
+    fn messages(frame: &Bytes) -> Result<usize, String> {
+        let mut rest = Messages { frame, at: 0 };
+        let mut count = 0;
+        while rest.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
     #[test]
     fn rubbish_is_refused() {
         let mut frames = Frames::new(1000);
-        let error = frames.take(&mut &Frame::Arrow(1001).encode()[..]).unwrap_err();
-        assert!(error.contains("1001 bytes; it may have 1 to 1000"), "{error}");
+        let error = frames.take(&mut &Frame::Arrow(1008).encode()[..]).unwrap_err();
+        assert!(error.contains("1008 bytes; expected a multiple of 8, at most 1000"), "{error}");
         assert!(Frames::new(1000).take(&mut &[7; 16][..]).is_err());
-        assert!(Frames::new(1000).take(&mut &Frame::Arrow(0).encode()[..]).is_err());
+        for length in [0, 1, 12] {
+            let head = Frame::Arrow(length).encode();
+            assert!(Frames::new(1000).take(&mut &head[..]).is_err(), "{length}");
+        }
         let mut message = CONTINUATION.to_le_bytes().to_vec();
         message.extend(1000_u32.to_le_bytes());
         for bytes in
             [&b"no stream of Arrow"[..], &message, &[message.clone(), vec![1; 1000]].concat()]
         {
-            assert!(split(&Bytes::copy_from_slice(bytes)).is_err());
+            assert!(messages(&Bytes::copy_from_slice(bytes)).is_err());
         }
-        assert_eq!(split(&Bytes::new()).unwrap(), []);
-        assert_eq!(split(&Bytes::from_static(&[0; 24])).unwrap(), []);
+        assert_eq!(messages(&Bytes::new()), Ok(0));
+        assert_eq!(messages(&Bytes::from_static(&[0; 24])), Ok(0));
+    }
+
+    /// Frames of version 1, with messages that `pyarrow` has written (`tests/golden/wire`).
+    fn golden() -> Vec<u8> {
+        include_bytes!("../../../tests/golden/wire/ring-1.frames").to_vec()
+    }
+
+    fn parts(mut bytes: &[u8]) -> Vec<Part> {
+        let mut frames = Frames::new(1 << 20);
+        let parts = std::iter::from_fn(|| frames.take(&mut bytes).unwrap()).collect();
+        assert!(!frames.is_amid());
+        parts
+    }
+
+    #[test]
+    fn frames_of_version_1_are_taken() {
+        let parts = parts(&golden());
+        let [Part::Arrow(first), Part::Watermark(us), Part::Arrow(second)] = &parts[..] else {
+            panic!("{parts:?}");
+        };
+        // A schema, a dictionary and a batch; an addition, a batch and the end.
+        assert_eq!((messages(first), *us, messages(second)), (Ok(3), 1_700_000_000_000_000, Ok(2)));
+        let metadata = |frame, number| {
+            let mut rest = Messages { frame, at: 0 };
+            (0..number).for_each(|_| drop(rest.next()));
+            rest.next().unwrap().unwrap().0
+        };
+        let schema = Bytes::copy_from_slice(metadata(first, 0).metadata());
+        assert!(is_schema(&schema, &schema) && !is_schema(metadata(first, 1).metadata(), &schema));
+    }
+
+    #[test]
+    fn what_stands_behind_zeros_is_refused() {
+        let parts = parts(&golden());
+        let Part::Arrow(frame) = &parts[0] else { panic!("{parts:?}") };
+        // It ends with zeros.
+        let frame = &frame[..frame.len() - 8];
+        for (end, expected) in [
+            (vec![0; 16], Ok(3)),
+            (END_OF_STREAM.to_vec(), Ok(3)),
+            ([END_OF_STREAM, [0; 8]].concat(), Ok(3)),
+            ([[0; 8], [1; 8]].concat(), Err(())),
+            ([&[0; 8], frame].concat(), Err(())),
+            ([&END_OF_STREAM, frame].concat(), Err(())),
+        ] {
+            let frame = Bytes::from([frame, &end].concat());
+            assert_eq!(messages(&frame).map_err(drop), expected, "{end:?}");
+        }
+    }
+
+    /// Damaged bytes give messages or an error, never a panic, however they are cut.
+    #[test]
+    fn damaged_frames_are_errors() {
+        let (golden, mut seed) = (golden(), 1_u64);
+        let mut next = || {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize
+        };
+        let mut failed = 0;
+        for round in 0..20_000 {
+            let mut damaged = golden.clone();
+            for _ in 0..round % 4 {
+                let at = next() % damaged.len();
+                damaged[at] = if next() % 2 == 0 { 0xff } else { next() as u8 };
+            }
+            damaged.truncate(damaged.len() - if round % 5 == 0 { next() % 400 } else { 0 });
+            let (mut frames, mut fault) = (Frames::new(1 << 20), false);
+            for mut bytes in damaged.chunks(1 + next() % 500) {
+                while let Ok(Some(part)) = frames.take(&mut bytes).inspect_err(|_| fault = true) {
+                    if let Part::Arrow(frame) = part {
+                        fault |= messages(&frame).is_err();
+                    }
+                }
+                if fault {
+                    break;
+                }
+            }
+            failed += usize::from(fault || frames.is_amid());
+            assert!(round % 4 > 0 || round % 5 == 0 || !fault, "an undamaged stream");
+        }
+        assert!(failed > 5_000, "{failed} of 20,000 are found");
     }
 }

@@ -4,7 +4,7 @@
 //! has a schema, dictionaries and record batches. A message's `app_metadata` may be a watermark:
 //! eight bytes, little-endian, microseconds of event time; it counts behind the message's records,
 //! or alone. At the end the answer is one `PutResult`, whose `app_metadata` is the number of rows
-//! that the job has taken, as decimal digits.
+//! that the job has taken, as decimal digits. All of them have been decoded then.
 //!
 //! `GetSchema` answers with the schema of a table. Other calls are refused.
 
@@ -23,13 +23,13 @@ use arrow_flight::{
     HandshakeRequest, HandshakeResponse, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
 };
 use futures_core::Stream;
-use millstream_connect::ArrowMessages;
+use millstream_connect::{ArrowBatch, ArrowMessage, ArrowMessages};
 use millstream_contract::Error;
 use tokio::sync::oneshot;
 use tonic::transport::server::TcpIncoming;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::served::{Served, check_name, is_equal};
+use crate::served::{Served, check_name};
 use crate::slots::{Refused, Sender};
 
 /// How long clients have to read their answers when the last table of a server has gone.
@@ -171,47 +171,70 @@ impl Service {
         Ok((name.clone(), served.clone()))
     }
 
+    /// Refuses a call that no table admits, before any message of it is read.
+    fn check_token(&self, presented: Option<&str>) -> Result<(), Status> {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if tables.is_empty() || tables.values().any(|served| served.admits(presented)) {
+            return Ok(());
+        }
+        Err(other_token(&tables.keys().map(String::as_str).collect::<Vec<_>>().join("', '")))
+    }
+
     /// Takes in the stream of a producer, up to its end. Returns how many rows the job has taken.
     async fn put(&self, request: Request<Streaming<FlightData>>) -> Result<u64, Status> {
         let presented = presented(&request)?;
+        self.check_token(presented.as_deref())?;
         let producer = producer(&request)?;
         let mut messages = request.into_inner();
         let Some(first) = messages.message().await? else {
             return Err(Status::invalid_argument("a stream without a schema"));
         };
         let (name, served) = self.table(first.flight_descriptor)?;
-        if served.token.as_deref().is_some_and(|token| !is_equal(token, presented.as_deref())) {
-            let message = format!("table '{name}' has a token: send 'authorization: Bearer TOKEN'");
-            return Err(Status::unauthenticated(message));
+        if !served.admits(presented.as_deref()) {
+            return Err(other_token(&name));
         }
         let place = format!("channel {name}, producer {producer}");
         let mut arrived =
-            ArrowMessages::new(&place, first.data_header, &served.schema, &served.projection)
-                .map_err(|error| of_data(&error))?;
+            served.messages(&place, first.data_header).map_err(|error| of_data(&error))?;
         let mut sender = served.slots.join(&producer).map_err(refused)?;
-        while let Some(message) = next_with_room(&sender, &mut messages).await? {
-            let watermark = watermark(&place, &message.app_metadata)?;
-            let before = arrived.rows();
-            let chunks = match message.data_header.is_empty() {
-                true => Vec::new(),
-                false => arrived
-                    .take(message.data_header, message.data_body)
-                    .map_err(|error| of_data(&error))?,
-            };
-            sender.send(chunks, arrived.rows() - before, watermark).map_err(refused)?;
+        sender.begin(false).map_err(refused)?;
+        while let Some(message) = next_with_room(&mut sender, &mut messages).await? {
+            let taken = taken(&place, &mut arrived, message);
+            let (batch, watermark) = taken.inspect_err(|fault| sender.blame(fault.message()))?;
+            sender.send(batch, watermark).map_err(refused)?;
         }
         // A call that the client cancels looks like the end of its stream. The server drops this
         // future when the future waits next.
         tokio::task::yield_now().await;
-        let rows = sender.rows();
-        sender.end();
-        Ok(rows)
+        sender.settled().await;
+        sender.end().map_err(refused)
     }
+}
+
+fn other_token(tables: &str) -> Status {
+    let message = format!("table '{tables}' has a token: send 'authorization: Bearer TOKEN'");
+    Status::unauthenticated(message)
+}
+
+/// The record batch and the watermark of a message.
+fn taken(
+    place: &str,
+    arrived: &mut ArrowMessages,
+    message: FlightData,
+) -> Result<(Option<ArrowBatch>, Option<i64>), Status> {
+    let watermark = watermark(place, &message.app_metadata)?;
+    if message.data_header.is_empty() {
+        return Ok((None, watermark));
+    }
+    let fault = |why: String| Status::invalid_argument(format!("{place}: {why}"));
+    let metadata = ArrowMessage::new(message.data_header).map_err(fault)?;
+    let batch = arrived.take(metadata, message.data_body).map_err(|error| of_data(&error))?;
+    Ok((batch, watermark))
 }
 
 /// The next message of a stream, once its slot has room; `None` at the end of the stream.
 async fn next_with_room(
-    sender: &Sender,
+    sender: &mut Sender,
     messages: &mut Streaming<FlightData>,
 ) -> Result<Option<FlightData>, Status> {
     std::future::poll_fn(|context| match sender.has_room(context.waker()) {
@@ -220,7 +243,13 @@ async fn next_with_room(
         Err(why) => Poll::Ready(Err(refused(why))),
     })
     .await?;
-    messages.message().await
+    let next = messages.message().await;
+    next.inspect_err(|status| {
+        // The message is too long. Other codes mean a broken connection.
+        if status.code() == Code::OutOfRange {
+            sender.blame(status.message());
+        }
+    })
 }
 
 /// The token that a request presents.

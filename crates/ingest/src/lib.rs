@@ -21,16 +21,21 @@
 //! each producer has its own watermark. A slot without a producer is idle at once. A new producer
 //! begins with the low watermark of the others: its older records are late.
 //!
-//! **Back-pressure.** Slots hold together an eighth of the setting `memory`, at most 64 MiB, and
-//! one message each. A producer whose slot is full waits.
+//! **Back-pressure.** Slots hold together an eighth of the setting `memory`, at most 64 MiB. Each
+//! adds a message that is being received, and dictionaries. A producer whose slot is full waits.
+//!
+//! **The end.** A producer that ends its stream is answered when all its batches are decoded. So it
+//! learns of a damaged one, and the answer counts just the rows that the job has.
 //!
 //! **Watermarks.** The table's `WATERMARK` is computed from records, as for any table. A producer
 //! may also send watermarks of its own. So windows fire although no record comes.
 //!
 //! **Trust.** Producers are not trusted. Columns are checked when a stream begins, and each
 //! message when a worker decodes it. A damaged batch is left out, and ends the stream of its
-//! producer alone. There is no encryption: another address than one of this machine has to be
-//! written.
+//! producer alone. Producers of rings share the registry of set-up, where the names of flows are
+//! random; each has a token of its own for its ring. Bytes of a ring are copied before they are
+//! parsed, so a producer that still writes there damages its own batch only. There is no
+//! encryption: another address than one of this machine has to be written.
 //!
 //! **A table to write** has the option `connect` in place of `listen`, with `name`, `producer` and
 //! `token`: [`ChannelSink`] is a producer of another job's table, whose transport is a ring.

@@ -13,8 +13,8 @@ use millstream_fabric::setup::Token;
 use crate::fabric::{Device, Outflow, PATIENCE};
 use crate::wire::{self, Answer, Frame, Greeting, Welcome};
 
-/// How long a producer waits for the last answer: the job may be slow, and have much to take.
-const LAST_ANSWER: Duration = Duration::from_secs(600);
+/// How often a producer that waits for the last answer looks whether the job is there.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Where a producer sends its batches.
 ///
@@ -85,7 +85,6 @@ impl ProducerOptions {
             Err(message) => return Err(error(message)),
         };
         let encoder = StreamEncoder::try_new(schema).map_err(|e| error(e.to_string()))?;
-        control.set_read_timeout(Some(LAST_ANSWER)).map_err(io)?;
         Ok(Producer { place, schema: schema.clone(), encoder, outflow, control, rows: 0 })
     }
 }
@@ -115,7 +114,8 @@ fn connect(
     let (here, there) = here.and_then(|here| Ok((here, there?))).map_err(|e| e.to_string())?;
     let token = Token::new(welcome.token);
     let device = Device::open(welcome.transport, token, here.ip()).map_err(|e| e.to_string())?;
-    let registry = RegistryClient::new(token, wire::registry_address(there, welcome.registry));
+    let registry = wire::registry_address(there, welcome.registry);
+    let registry = RegistryClient::new(Token::new(welcome.registry_token), registry);
     device.connect(&registry, &welcome.flow).map_err(|e| e.to_string())
 }
 
@@ -206,7 +206,7 @@ impl Producer {
     pub fn finish(mut self) -> Result<u64> {
         let closed = self.outflow.close();
         closed.map_err(|error| self.reason(&error))?;
-        match wire::answered(&mut self.control) {
+        match self.last_answer() {
             Ok(Answer::Taken(rows)) if rows == self.rows => Ok(rows),
             Ok(Answer::Taken(rows)) => {
                 Err(self.error(format!("the job has taken {rows} rows of {}", self.rows)))
@@ -215,6 +215,27 @@ impl Producer {
             Ok(Answer::Welcome(_)) => Err(self.error("an answer out of turn".into())),
             Err(error) => Err(self.error(format!("the job has ended: {error}"))),
         }
+    }
+
+    /// Waits for the last answer while the job is there: it may be slow, and have much to take.
+    fn last_answer(&mut self) -> std::io::Result<Answer> {
+        use std::io::ErrorKind;
+        self.control.set_read_timeout(Some(LOOK))?;
+        loop {
+            match self.control.peek(&mut [0]) {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    // The answer of a job that is gone may be on its way.
+                    if self.outflow.progress().is_err() {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        self.control.set_read_timeout(Some(PATIENCE))?;
+        wire::answered(&mut self.control)
     }
 
     fn error(&self, message: String) -> Error {

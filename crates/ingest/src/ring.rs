@@ -7,6 +7,8 @@ pub(crate) enum Looked {
     Some,
     /// The ring is empty.
     Nothing,
+    /// The producer has ended, and workers decode its last batches.
+    Ending,
     /// The producer has ended or was lost.
     Gone,
 }

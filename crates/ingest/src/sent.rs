@@ -1,13 +1,19 @@
 //! Batches of a producer until a worker decodes them, and notices for the user.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use millstream_connect::ArrowBatch;
 use millstream_contract::table::{Chunk, Decoded};
 use millstream_contract::{Error, Result};
+use tokio::sync::Notify;
+
+/// Bytes of a queued batch or watermark, apart from the batch's own.
+const QUEUED_BYTES: u64 = 512;
 
 /// Notices for the user, and the readers that pass them on.
 #[derive(Debug, Default)]
@@ -60,11 +66,24 @@ pub(crate) struct Stream {
     notices: Arc<Notices>,
     /// A batch could not be decoded.
     damage: OnceLock<Error>,
+    /// Rows that were decoded or left out, and those that were left out.
+    settled: AtomicU64,
+    left_out: AtomicU64,
+    /// Called when rows are settled.
+    settles: Notify,
 }
 
 impl Stream {
     pub(crate) fn new(name: &str, schema: SchemaRef, notices: Arc<Notices>) -> Arc<Stream> {
-        Arc::new(Stream { name: name.into(), schema, notices, damage: OnceLock::new() })
+        Arc::new(Stream {
+            name: name.into(),
+            schema,
+            notices,
+            damage: OnceLock::new(),
+            settled: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+            settles: Notify::new(),
+        })
     }
 
     /// Why the stream is at its end, if a batch could not be decoded.
@@ -72,10 +91,37 @@ impl Stream {
         self.damage.get()
     }
 
+    /// Whether the first `rows` rows of the stream have been decoded or left out.
+    pub(crate) fn is_settled(&self, rows: u64) -> bool {
+        self.settled.load(Ordering::Acquire) >= rows
+    }
+
+    /// Waits until [`Stream::is_settled`]. Called by one task.
+    pub(crate) async fn settled(&self, rows: u64) {
+        while !self.is_settled(rows) {
+            self.settles.notified().await;
+        }
+    }
+
+    /// Rows that were left out so far.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Acquire)
+    }
+
+    fn settle(&self, rows: u64, are_left_out: bool) {
+        if are_left_out {
+            self.left_out.fetch_add(rows, Ordering::AcqRel);
+        }
+        self.settled.fetch_add(rows, Ordering::AcqRel);
+        self.settles.notify_one();
+    }
+
+    /// Only the first error is told: the other chunks of its batch have the same.
     fn note_damage(&self, error: Error) {
-        self.notices.push(format!("a batch is left out: {error}"));
-        // The first error counts.
-        let _ = self.damage.set(error);
+        let notice = format!("a batch is left out: {error}");
+        if self.damage.set(error).is_ok() {
+            self.notices.push(notice);
+        }
     }
 
     fn nothing(&self) -> Decoded {
@@ -83,11 +129,65 @@ impl Stream {
     }
 }
 
+/// A record batch of a producer that waits for the job, or a watermark alone.
+pub(crate) struct Queued {
+    batch: Option<ArrowBatch>,
+    watermark_us: Option<i64>,
+    stream: Arc<Stream>,
+    /// Bytes in memory.
+    pub(crate) bytes: u64,
+}
+
+impl Queued {
+    /// The watermark counts behind the batch.
+    pub(crate) fn new(
+        batch: Option<ArrowBatch>,
+        watermark_us: Option<i64>,
+        stream: &Arc<Stream>,
+    ) -> Queued {
+        let bytes = batch.as_ref().map_or(0, ArrowBatch::bytes).saturating_add(QUEUED_BYTES);
+        Queued { batch, watermark_us, stream: stream.clone(), bytes }
+    }
+
+    /// Puts a later watermark in place of this one, if this is a watermark alone.
+    pub(crate) fn join_watermark(&mut self, later_us: i64) -> bool {
+        let is_alone = self.batch.is_none() && self.watermark_us.is_some();
+        if is_alone {
+            self.watermark_us = self.watermark_us.max(Some(later_us));
+        }
+        is_alone
+    }
+
+    /// The next chunk, and whether it is the last.
+    pub(crate) fn next(&mut self) -> (Box<dyn Chunk>, bool) {
+        let chunk = self.batch.as_mut().and_then(ArrowBatch::next_chunk);
+        let (chunk, rows) = chunk.map_or((None, 0), |(chunk, rows)| (Some(chunk), rows));
+        let is_last = self.rows() == 0;
+        let watermark_us = self.watermark_us.filter(|_| is_last);
+        (Box::new(Sent { chunk, rows, watermark_us, stream: self.stream.clone() }), is_last)
+    }
+
+    fn rows(&self) -> u64 {
+        self.batch.as_ref().map_or(0, ArrowBatch::rows)
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        // The job has ended before it took these.
+        let rows = self.rows();
+        if rows > 0 {
+            self.stream.settle(rows, true);
+        }
+    }
+}
+
 /// A chunk of a producer, or a watermark alone.
-pub(crate) struct Sent {
-    pub(crate) chunk: Option<Box<dyn Chunk>>,
-    pub(crate) watermark_us: Option<i64>,
-    pub(crate) stream: Arc<Stream>,
+struct Sent {
+    chunk: Option<Box<dyn Chunk>>,
+    rows: u64,
+    watermark_us: Option<i64>,
+    stream: Arc<Stream>,
 }
 
 impl Chunk for Sent {
@@ -101,14 +201,25 @@ impl Chunk for Sent {
 
     /// A batch that cannot be decoded is left out, and its producer learns of it.
     fn decode_reporting(mut self: Box<Self>) -> Result<Decoded> {
-        let decoded = match self.chunk.take().map(|chunk| chunk.decode_reporting()) {
-            None => self.stream.nothing(),
-            Some(Ok(decoded)) => decoded,
-            Some(Err(error)) => {
-                self.stream.note_damage(error);
-                Decoded { left_out: 1, ..self.stream.nothing() }
-            }
+        let Some(chunk) = self.chunk.take() else {
+            return Ok(Decoded { sent_watermark_us: self.watermark_us, ..self.stream.nothing() });
         };
+        let decoded = chunk.decode_reporting();
+        let are_left_out = decoded.is_err();
+        let decoded = decoded.unwrap_or_else(|error| {
+            self.stream.note_damage(error);
+            Decoded { left_out: self.rows, ..self.stream.nothing() }
+        });
+        self.stream.settle(self.rows, are_left_out);
         Ok(Decoded { sent_watermark_us: self.watermark_us, ..decoded })
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // The job has ended before it decoded the chunk.
+        if self.chunk.is_some() {
+            self.stream.settle(self.rows, true);
+        }
     }
 }

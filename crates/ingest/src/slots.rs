@@ -4,14 +4,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use millstream_connect::ArrowBatch;
 use millstream_contract::table::Chunk;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
 use crate::ring::Ring;
-use crate::sent::{Notices, Sent, Stream};
+use crate::sent::{Notices, Queued, Stream};
+
+/// Answer to producers of a job that is being drained.
+pub(crate) const DRAINED: &str = "the job is being drained: it takes no more records";
 
 /// Reaction to the loss of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +52,14 @@ pub(crate) struct Slots {
 #[derive(Debug, Default)]
 struct State {
     slots: Vec<Slot>,
-    /// Producers that have joined so far.
+    /// Joined producers, without the lost ones.
     joined: u64,
+    /// As many producers as `producers` says had joined at some time.
+    has_started: bool,
     /// Streams that have ended well.
     ended: u64,
+    /// A bounded table has had all its producers.
+    is_complete: bool,
     is_draining: bool,
     /// The job reads no more.
     is_gone: bool,
@@ -63,8 +70,11 @@ struct State {
 #[derive(Default)]
 struct Slot {
     producer: Option<Arc<Stream>>,
-    /// Chunks, each with its bytes, and the sum of these.
-    waiting: VecDeque<(Box<dyn Chunk>, u64)>,
+    /// The producer counts ([`Sender::begin`]); and whether its batches come over a ring.
+    has_begun: bool,
+    has_ring: bool,
+    /// Waiting batches, and their bytes.
+    waiting: VecDeque<Queued>,
     bytes: u64,
     /// Whom to wake when something comes, and when there is room.
     reader: Option<Waker>,
@@ -118,7 +128,7 @@ impl Slots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a producer a slot.
+    /// Gives a producer a slot. The producer counts from [`Sender::begin`].
     pub(crate) fn join(self: &Arc<Self>, name: &str) -> std::result::Result<Sender, Refused> {
         let mut state = self.lock();
         if let Some(over) = state.refusal() {
@@ -131,18 +141,11 @@ impl Slots {
                 self.layout.place
             )));
         };
-        state.joined += 1;
         let stream = Stream::new(name, self.layout.schema.clone(), self.notices.clone());
-        let slot = &mut state.slots[number];
-        slot.producer = Some(stream.clone());
-        // From now on the watermark waits for the slot.
-        let nothing = RecordBatch::new_empty(self.layout.schema.clone());
-        slot.waiting.push_back((Box::new(nothing), 0));
-        let wakers = state.readers();
+        state.slots[number].producer = Some(stream.clone());
         drop(state);
-        self.notices.push(format!("{}: producer {name} has joined", self.layout.place));
-        wakers.into_iter().for_each(Waker::wake);
-        Ok(Sender { slots: self.clone(), number, stream, rows: 0, has_ended: false })
+        let slots = self.clone();
+        Ok(Sender { slots, number, stream, rows: 0, has_ended: false, fault: None })
     }
 
     /// The oldest chunk of a slot. If the slot is empty, `waker` is called when a chunk or a notice
@@ -152,9 +155,9 @@ impl Slots {
         if let Some(error) = &state.failure {
             return Err(error.clone());
         }
-        let is_over = state.is_over(&self.layout);
+        let is_over = state.is_draining || state.is_complete;
         let slot = &mut state.slots[number];
-        let Some((chunk, bytes)) = slot.waiting.pop_front() else {
+        let Some(queued) = slot.waiting.front_mut() else {
             if is_over {
                 return Ok(Next::Ended);
             }
@@ -163,7 +166,10 @@ impl Slots {
             self.notices.wake(number, waker);
             return Ok(Next::Nothing);
         };
-        slot.bytes -= bytes;
+        let (chunk, is_last) = queued.next();
+        if is_last && let Some(queued) = slot.waiting.pop_front() {
+            slot.bytes -= queued.bytes;
+        }
         let has_room = slot.bytes < self.layout.slot_bytes_max;
         let sender = slot.sender.take_if(|_| has_room);
         drop(state);
@@ -172,16 +178,16 @@ impl Slots {
     }
 
     /// Gives the producer in a slot a ring.
-    pub(crate) fn attach(&self, slot: usize, ring: Box<dyn Ring>) {
+    pub(crate) fn attach(&self, slot: usize, mut ring: Box<dyn Ring>) {
         let mut state = self.lock();
-        // A job that reads no more drops the ring, and the producer learns of it.
-        let refused = match state.is_gone {
-            true => Some(ring),
-            false => state.slots[slot].ring.replace(ring),
-        };
+        if let Some(over) = state.refusal() {
+            drop(state);
+            return ring.refuse(&over.to_string());
+        }
+        let before = state.slots[slot].ring.replace(ring);
         let reader = state.slots[slot].reader.take();
         drop(state);
-        drop(refused);
+        drop(before);
         reader.into_iter().for_each(Waker::wake);
     }
 
@@ -194,18 +200,18 @@ impl Slots {
     pub(crate) fn is_absent(&self, slot: usize) -> bool {
         let state = self.lock();
         let slot = &state.slots[slot];
-        state.joined >= self.layout.producers && slot.producer.is_none() && slot.waiting.is_empty()
+        state.has_started && !slot.has_begun && slot.waiting.is_empty()
     }
 
     pub(crate) fn notice(&self) -> Option<String> {
         self.notices.pop()
     }
 
-    /// Takes no more records. True if some wait for the job.
+    /// Takes no more records. True if some wait for the job, or may lie in a ring.
     pub(crate) fn drain(&self, slot: usize) -> bool {
         let mut state = self.lock();
         state.is_draining = true;
-        let waits = !state.slots[slot].waiting.is_empty();
+        let waits = state.slots[slot].has_ring || !state.slots[slot].waiting.is_empty();
         let wakers = state.all_wakers();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
@@ -229,18 +235,13 @@ impl Slots {
 impl State {
     /// The reason why no producer may send.
     fn refusal(&self) -> Option<Refused> {
-        let why = match (self.is_gone, self.is_draining) {
-            (true, _) => "the job has ended",
-            (_, true) => "the job is being drained: it takes no more records",
+        let why = match self {
+            State { is_gone: true, .. } => "the job has ended",
+            State { is_draining: true, .. } => DRAINED,
+            State { is_complete: true, .. } => "the table has ended: all its producers have ended",
             _ => return None,
         };
         Some(Refused::Over(why.to_string()))
-    }
-
-    /// Whether no slot gets another batch.
-    fn is_over(&self, layout: &Layout) -> bool {
-        let all_ended = layout.bounded && self.ended >= layout.producers;
-        self.is_draining || all_ended && self.slots.iter().all(|slot| slot.producer.is_none())
     }
 
     fn readers(&mut self) -> Vec<Waker> {
@@ -262,17 +263,35 @@ pub(crate) struct Sender {
     stream: Arc<Stream>,
     rows: u64,
     has_ended: bool,
+    /// Why it is sent away.
+    fault: Option<String>,
 }
 
 impl Sender {
+    /// The producer counts from now on, and the watermark waits for its slot.
+    pub(crate) fn begin(&mut self, has_ring: bool) -> std::result::Result<(), Refused> {
+        let Slots { layout, notices, .. } = &*self.slots;
+        let mut state = self.slots.lock();
+        if let Some(over) = state.refusal() {
+            return Err(over);
+        }
+        state.joined += 1;
+        state.has_started |= state.joined >= layout.producers;
+        let slot = &mut state.slots[self.number];
+        (slot.has_begun, slot.has_ring) = (true, has_ring);
+        slot.queue(Queued::new(None, None, &self.stream));
+        let wakers = state.readers();
+        drop(state);
+        notices.push(format!("{}: producer {} has joined", layout.place, self.stream.name));
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
     /// Whether it may send; if not, `waker` is called when there is room.
     pub(crate) fn has_room(&self, waker: &Waker) -> std::result::Result<bool, Refused> {
         let mut state = self.slots.lock();
-        let refusal = state.refusal();
-        if let Some(error) = self.stream.damage() {
-            return Err(Refused::Damaged(error.clone()));
-        }
-        if let Some(over) = refusal {
+        self.check()?;
+        if let Some(over) = state.refusal() {
             return Err(over);
         }
         let slot = &mut state.slots[self.number];
@@ -283,32 +302,33 @@ impl Sender {
         Ok(has_room)
     }
 
-    /// Hands chunks with so many rows to the job, and a watermark behind the last.
+    /// Refuses a producer that has sent a damaged batch.
+    pub(crate) fn check(&self) -> std::result::Result<(), Refused> {
+        self.stream.damage().map_or(Ok(()), |error| Err(Refused::Damaged(error.clone())))
+    }
+
+    /// Hands a record batch to the job, and a watermark behind it.
     pub(crate) fn send(
         &mut self,
-        chunks: Vec<Box<dyn Chunk>>,
-        rows: u64,
+        batch: Option<ArrowBatch>,
         watermark: Option<i64>,
     ) -> std::result::Result<(), Refused> {
-        let last = chunks.len().checked_sub(1);
-        let mut sent: Vec<Sent> = Vec::with_capacity(chunks.len().max(1));
-        for (number, chunk) in chunks.into_iter().enumerate() {
-            let watermark_us = watermark.filter(|_| last == Some(number));
-            sent.push(self.sent(Some(chunk), watermark_us));
-        }
-        if watermark.is_some() && last.is_none() {
-            sent.push(self.sent(None, watermark));
+        let rows = batch.as_ref().map_or(0, ArrowBatch::rows);
+        if batch.is_none() && watermark.is_none() {
+            return Ok(());
         }
         let mut state = self.slots.lock();
-        if let Some(over) = state.refusal() {
+        // The reader of a ring sends by itself, and knows when the ring has been drained.
+        let has_ring = state.slots[self.number].has_ring && !state.is_gone;
+        if let Some(over) = state.refusal().filter(|_| !has_ring) {
             return Err(over);
         }
         self.rows += rows;
         let slot = &mut state.slots[self.number];
-        for sent in sent {
-            let bytes = sent.bytes() as u64;
-            slot.bytes += bytes;
-            slot.waiting.push_back((Box::new(sent), bytes));
+        let alone = watermark.filter(|_| batch.is_none());
+        let last = slot.waiting.back_mut().zip(alone);
+        if !last.is_some_and(|(last, later_us)| last.join_watermark(later_us)) {
+            slot.queue(Queued::new(batch, watermark, &self.stream));
         }
         let reader = slot.reader.take();
         drop(state);
@@ -316,23 +336,47 @@ impl Sender {
         Ok(())
     }
 
-    fn sent(&self, chunk: Option<Box<dyn Chunk>>, watermark_us: Option<i64>) -> Sent {
-        Sent { chunk, watermark_us, stream: self.stream.clone() }
-    }
-
     /// The number of its slot.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// Rows sent.
+    /// Rows that were taken so far. Some may not have been decoded.
     pub(crate) fn rows(&self) -> u64 {
-        self.rows
+        self.rows - self.stream.left_out().min(self.rows)
     }
 
-    /// The producer has sent all that it wanted to.
-    pub(crate) fn end(mut self) {
+    /// Whether all rows have been decoded, or left out.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.stream.is_settled(self.rows)
+    }
+
+    /// Waits for [`Sender::is_settled`].
+    pub(crate) async fn settled(&self) {
+        self.stream.settled(self.rows).await;
+    }
+
+    /// The producer is sent away for this reason.
+    pub(crate) fn blame(&mut self, fault: &str) {
+        self.fault.get_or_insert_with(|| fault.to_string());
+    }
+
+    /// The producer has sent all that it wanted to, and that is settled. Returns the number of
+    /// rows.
+    pub(crate) fn end(mut self) -> std::result::Result<u64, Refused> {
+        self.check()?;
+        if self.stream.left_out() > 0 {
+            return Err(Refused::Over("the job has ended".to_string()));
+        }
         self.has_ended = true;
+        Ok(self.rows)
+    }
+}
+
+impl Slot {
+    fn queue(&mut self, queued: Queued) {
+        self.bytes += queued.bytes;
+        self.waiting.push_back(queued);
     }
 }
 
@@ -340,30 +384,41 @@ impl Drop for Sender {
     fn drop(&mut self) {
         let Slots { layout, notices, .. } = &*self.slots;
         let name = &self.stream.name;
-        let after = format!("{}: producer {name}", layout.place);
-        let rows = counted(self.rows, "record");
+        let rows = counted(self.rows(), "record");
+        let fault = self.fault.take().or_else(|| self.stream.damage().map(Error::to_string));
+        let (how, why) = match fault {
+            Some(fault) => ("was sent away", format!(": {fault}")),
+            None => ("was lost", String::new()),
+        };
         let mut state = self.slots.lock();
         let is_over = state.refusal().is_some();
-        let is_damaged = self.stream.damage().is_some();
-        state.slots[self.number].producer = None;
+        let slot = &mut state.slots[self.number];
+        slot.producer = None;
+        slot.has_ring = false;
+        if !std::mem::take(&mut slot.has_begun) {
+            return;
+        }
+        let after = format!("{}: producer {name}", layout.place);
         let mut notice = None;
         if self.has_ended {
             state.ended += 1;
             notice = Some(format!("{after} has ended after {rows}"));
-        } else if !is_over {
-            let how = if is_damaged { "was sent away" } else { "was lost" };
-            match layout.on_loss {
-                OnLoss::Notice => notice = Some(format!("{after} {how} after {rows}, which count")),
-                OnLoss::Fail => {
-                    let help = "start the job and its producers anew, or say 'on_loss' = 'notice'";
-                    state.failure.get_or_insert(Error::Io {
-                        place: layout.place.to_string(),
-                        message: format!("producer {name} {how} after {rows}"),
-                        help: help.into(),
-                    });
-                }
+        } else {
+            // So the same program, started again, is one producer.
+            state.joined -= 1;
+            if !is_over && layout.on_loss == OnLoss::Notice {
+                notice = Some(format!("{after} {how} after {rows}, which count{why}"));
+            } else if !is_over {
+                let help = "start the job and its producers anew, or say 'on_loss' = 'notice'";
+                state.failure.get_or_insert(Error::Io {
+                    place: layout.place.to_string(),
+                    message: format!("producer {name} {how} after {rows}{why}"),
+                    help: help.into(),
+                });
             }
         }
+        let have_all_ended = layout.bounded && state.ended >= layout.producers;
+        state.is_complete |= have_all_ended && state.slots.iter().all(|slot| !slot.has_begun);
         let wakers = state.readers();
         drop(state);
         notice.into_iter().for_each(|notice| notices.push(notice));

@@ -17,7 +17,7 @@ use millstream_contract::{Error, Result};
 use crate::flight::Server;
 use crate::ring::{Looked, Ring};
 use crate::served::Served;
-use crate::slots::{Layout, Next, OnLoss, Slots};
+use crate::slots::{DRAINED, Layout, Next, OnLoss, Slots};
 use crate::welcome::{Host, Listener};
 use crate::wire::Transport;
 
@@ -39,6 +39,11 @@ const BUSY_US: i64 = 20_000;
 /// How often to look into a ring that is not slow, and into a slow one.
 const LOOK_SOON_US: i64 = 50;
 const LOOK_US: i64 = 1_000;
+/// Looks into the empty ring of a job that is being drained: what is on its way comes, and the end
+/// of a flow takes some looks.
+const QUIET_LOOKS: usize = 40;
+/// Looks into a ring without a chunk, after which other splits have their turn.
+const LOOKS_MAX: usize = 64;
 /// Bytes that a message may have in any case.
 const MESSAGE_BYTES_MIN: u64 = 1 << 20;
 
@@ -214,6 +219,8 @@ impl Table for ChannelSource {
                 chunks: 0,
                 ring: None,
                 fed_us: 0,
+                drained_looks: self.ring.1,
+                quiet_looks: QUIET_LOOKS,
             })
         };
         Ok((0..self.slots).map(split).collect())
@@ -293,26 +300,25 @@ struct SlotSplit {
     /// The ring of the producer in the slot, and when a segment came last.
     ring: Option<Box<dyn Ring>>,
     fed_us: i64,
+    /// Looks into the ring of a job that is being drained. What a producer has sent before is not
+    /// longer than the ring.
+    drained_looks: usize,
+    quiet_looks: usize,
 }
 
 impl SlotSplit {
-    /// Looks into the ring. `None` once there is nothing to wait for; otherwise whether a segment
-    /// came.
-    fn look(&mut self, now_us: i64) -> Option<bool> {
+    /// Looks into the ring; `None` if there is none.
+    fn look(&mut self, now_us: i64) -> Option<Looked> {
         if self.ring.is_none() {
             self.ring = self.serving.as_ref()?.slots.ring(self.slot);
         }
-        match self.ring.as_mut()?.look() {
-            Looked::Some => {
-                self.fed_us = now_us;
-                Some(true)
-            }
-            Looked::Nothing => Some(false),
-            Looked::Gone => {
-                self.ring = None;
-                Some(true)
-            }
+        let looked = self.ring.as_mut()?.look();
+        match looked {
+            Looked::Some => self.fed_us = now_us,
+            Looked::Gone => self.ring = None,
+            Looked::Nothing | Looked::Ending => {}
         }
+        Some(looked)
     }
 }
 
@@ -346,34 +352,44 @@ impl Split for SlotSplit {
     }
 
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
-        loop {
+        let later = |pause_us| {
+            let retry_at_us = Some(now_us.saturating_add(pause_us));
+            Ok(SplitPoll::Pending { retry_at_us })
+        };
+        for _ in 0..LOOKS_MAX {
             let Some(serving) = &self.serving else { return Ok(SplitPoll::Ended) };
-            match serving.slots.next(self.slot, waker)? {
+            let is_over = match serving.slots.next(self.slot, waker)? {
                 Next::Chunk(chunk) => {
                     self.chunks += 1;
                     return Ok(SplitPoll::Chunk(chunk));
                 }
-                Next::Ended => {
-                    if let Some(mut ring) = self.ring.take() {
-                        ring.refuse("the job is being drained: it takes no more records");
-                    }
+                Next::Ended => true,
+                Next::Nothing => false,
+            };
+            let looks = !is_over || self.drained_looks > 0;
+            let looked = if looks { self.look(now_us) } else { None };
+            match looked {
+                Some(Looked::Some) => self.drained_looks -= usize::from(is_over),
+                Some(Looked::Gone) => {}
+                Some(Looked::Ending) => return later(LOOK_SOON_US),
+                Some(Looked::Nothing) if is_over && self.quiet_looks > 0 => {
+                    self.quiet_looks -= 1;
+                    return later(LOOK_SOON_US);
+                }
+                Some(Looked::Nothing) | None if is_over => {
+                    self.ring.take().into_iter().for_each(|mut ring| ring.refuse(DRAINED));
                     return Ok(SplitPoll::Ended);
                 }
-                Next::Nothing => {}
-            }
-            match self.look(now_us) {
-                Some(true) => {}
-                Some(false) => {
-                    let pause_us = match now_us.saturating_sub(self.fed_us) {
+                Some(Looked::Nothing) => {
+                    return later(match now_us.saturating_sub(self.fed_us) {
                         ..AWAKE_US => 0,
                         AWAKE_US..BUSY_US => LOOK_SOON_US,
                         _ => LOOK_US,
-                    };
-                    let retry_at_us = Some(now_us.saturating_add(pause_us));
-                    return Ok(SplitPoll::Pending { retry_at_us });
+                    });
                 }
                 None => return Ok(SplitPoll::Pending { retry_at_us: None }),
             }
         }
+        later(0)
     }
 }

@@ -1,19 +1,18 @@
 //! Listening for producers whose batches come over a ring.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millstream_connect::ArrowMessages;
 use millstream_dfi::RegistryService;
 use millstream_fabric::setup::Token;
 
 use crate::fabric::{Device, PATIENCE, Published};
 use crate::feed::Feed;
-use crate::served::{Served, check_name, is_equal};
+use crate::served::{Served, check_name};
 use crate::wire::{self, Answer, Transport, Welcome};
 
 /// Greetings that are answered at the same time; further connections are closed.
@@ -45,13 +44,7 @@ impl Listener {
         let registry = RegistryService::open(token, SocketAddr::new(address.ip(), 0));
         let registry = registry.map_err(|error| failed(&error))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let door = Door {
-            host,
-            token,
-            registry,
-            flows: AtomicU64::new(0),
-            greetings: AtomicUsize::new(0),
-        };
+        let door = Door { host, token, registry, greetings: AtomicUsize::new(0) };
         let (door, stopped) = (Arc::new(door), stop.clone());
         let thread = std::thread::Builder::new().name("producers".into());
         let thread = thread.spawn(move || listen(&listener, &door, &stopped))?;
@@ -81,11 +74,31 @@ impl Drop for Listener {
 /// State that the threads of a listener share.
 struct Door {
     host: Host,
+    /// The token of the registry.
     token: Token,
     registry: RegistryService,
-    /// Flows so far.
-    flows: AtomicU64,
     greetings: AtomicUsize,
+}
+
+/// A stream of which each read ends at the same time.
+struct Until<'s> {
+    stream: &'s TcpStream,
+    until: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the greeting takes too long"));
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn listen(listener: &TcpListener, door: &Arc<Door>, stop: &AtomicBool) {
@@ -139,13 +152,15 @@ impl Door {
             timed(stream, Some(PATIENCE)).map_err(io)?;
         }
         stream.set_nodelay(true).map_err(io)?;
-        let (greeting, schema) = wire::greeted(stream).map_err(io)?;
+        let until = Instant::now() + PATIENCE;
+        let (greeting, schema) = wire::greeted(&mut Until { stream, until }).map_err(io)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(io)?;
         let Host { name, served, transport, ring } = &self.host;
         if *greeting.table != **name {
             return Err(format!("no table '{}': there is {name}", greeting.table.escape_debug()));
         }
         let presented = greeting.token.as_deref();
-        if served.token.as_deref().is_some_and(|token| !is_equal(token, presented)) {
+        if !served.admits(presented) {
             return Err(format!(
                 "table '{name}' has a token, and the producer has another or none"
             ));
@@ -156,13 +171,15 @@ impl Door {
         };
         let place = format!("channel {name}, producer {producer}");
         let messages =
-            ArrowMessages::new(&place, schema.clone(), &served.schema, &served.projection)
-                .map_err(|error| error.to_string())?;
-        let slot = served.slots.join(&producer).map_err(|why| why.to_string())?;
+            served.messages(&place, schema.clone()).map_err(|error| error.to_string())?;
+        let mut slot = served.slots.join(&producer).map_err(|why| why.to_string())?;
         let here = stream.local_addr().map_err(io)?.ip();
         let failed = |error: &dyn std::fmt::Display| format!("{place}: {error}");
-        let device = Device::open(*transport, self.token, here).map_err(|error| failed(&error))?;
-        let flow = format!("{name}/{}", self.flows.fetch_add(1, Ordering::Relaxed));
+        // Producers share the registry and its token, and must not find each other's flows.
+        let random = || Token::random().map_err(io);
+        let token = random()?;
+        let device = Device::open(*transport, token, here).map_err(|error| failed(&error))?;
+        let flow = format!("{name}/{}", hexadecimal(random()?.bytes()));
         let registry = self.registry.local();
         let published = Published::new(registry, &flow, *ring).map_err(|error| failed(&error))?;
         let inflow = device.join(registry, &flow).and_then(|joined| {
@@ -170,13 +187,15 @@ impl Door {
                 transport: *transport,
                 flow: flow.clone(),
                 registry: self.registry.address().port(),
-                token: *self.token.bytes(),
+                registry_token: *self.token.bytes(),
+                token: *token.bytes(),
             });
             // A producer that is gone does not join.
             let _ = wire::answer(stream, &welcome);
             joined.connect(registry)
         });
         let inflow = inflow.map_err(|error| failed(&error))?;
+        slot.begin(true).map_err(|why| why.to_string())?;
         let number = slot.number();
         let feed = Feed::new(
             (inflow, published),

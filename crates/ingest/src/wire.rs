@@ -59,7 +59,8 @@ pub(crate) struct Welcome {
     pub(crate) flow: String,
     /// The port of the registry, at the address of this connection.
     pub(crate) registry: u16,
-    /// The token of the fabric and of the registry.
+    pub(crate) registry_token: [u8; 32],
+    /// The token of the fabric: this producer's own.
     pub(crate) token: [u8; 32],
 }
 
@@ -188,6 +189,7 @@ mod tests {
             transport: Transport::Rdma,
             flow: "bids/1".into(),
             registry: 77,
+            registry_token: [8; 32],
             token: [9; 32],
         };
         for sent in [Answer::Welcome(welcome), Answer::Refused("no".into()), Answer::Taken(7)] {
@@ -199,5 +201,55 @@ mod tests {
             assert_eq!(Frame::decode(frame.encode()), Ok(frame));
         }
         assert!(Frame::decode([0; HEAD_BYTES]).is_err() && Frame::decode([3; HEAD_BYTES]).is_err());
+    }
+
+    /// Greeting and answers of version 1 (`tests/golden/wire`).
+    #[test]
+    fn version_1_is_understood_and_written() {
+        let greeting = include_bytes!("../../../tests/golden/wire/ring-1.greeting");
+        let (found, schema) = greeted(&mut &greeting[..]).unwrap();
+        let (producer, token) = (Some("golden".into()), Some("s3cret".into()));
+        assert_eq!(found, Greeting { table: "bids".into(), producer, token });
+        assert!(arrow::ipc::root_as_message(&schema).is_ok());
+        let mut sent = Vec::new();
+        greet(&mut sent, &found, &schema).unwrap();
+        assert_eq!(sent, greeting);
+        let welcome = Welcome {
+            transport: Transport::Shm,
+            flow: "bids/1".into(),
+            registry: 8816,
+            registry_token: std::array::from_fn(|at| at as u8),
+            token: std::array::from_fn(|at| 32 + at as u8),
+        };
+        let refused = Answer::Refused("no table 'bets': there is bids".into());
+        let answers = include_bytes!("../../../tests/golden/wire/ring-1.answers");
+        let (mut rest, mut sent) = (&answers[..], Vec::new());
+        for expected in [Answer::Welcome(welcome), refused, Answer::Taken(5)] {
+            assert_eq!(answered(&mut rest).unwrap(), expected);
+            answer(&mut sent, &expected).unwrap();
+        }
+        assert!(rest.is_empty());
+        assert_eq!(sent, answers);
+    }
+
+    #[test]
+    fn damaged_greetings_are_errors_or_other_greetings() {
+        let golden = include_bytes!("../../../tests/golden/wire/ring-1.greeting");
+        let mut seed = 1_u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize
+        };
+        let mut failed = 0;
+        for round in 0..20_000 {
+            let mut damaged = golden.to_vec();
+            for _ in 0..1 + round % 3 {
+                // The schema has its own checks.
+                let at = next() % 80;
+                damaged[at] = if next() % 2 == 0 { 0xff } else { next() as u8 };
+            }
+            failed += usize::from(greeted(&mut &damaged[..]).is_err());
+        }
+        assert!(failed > 5_000, "{failed} of 20,000 are found");
     }
 }

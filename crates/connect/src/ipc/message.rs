@@ -7,7 +7,9 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, UnionMode};
 use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary};
-use arrow::ipc::{self, MessageHeader, MetadataVersion, root_as_message};
+use arrow::ipc::{
+    self, MessageHeader, MetadataVersion, root_as_message, root_as_message_unchecked,
+};
 use bytes::Bytes;
 use millstream_contract::decoding;
 
@@ -23,10 +25,31 @@ pub(super) type Dictionaries = HashMap<i64, ArrayRef>;
 /// A message without its body.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
-    /// As they stand in the file.
-    metadata: Bytes,
+    /// As they stand in the file; [`Message::new`] has verified them.
+    pub(super) metadata: VerifiedMetadata,
     pub(super) kind: MessageKind,
     pub(super) body_bytes: u64,
+}
+
+/// Metadata that [`root_as_message`] has verified.
+#[derive(Debug, Clone)]
+pub(super) struct VerifiedMetadata(Bytes);
+
+impl VerifiedMetadata {
+    fn new(metadata: Bytes) -> Result<VerifiedMetadata, String> {
+        root_as_message(&metadata).map_err(|error| error.to_string())?;
+        Ok(VerifiedMetadata(metadata))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn message(&self) -> ipc::Message<'_> {
+        // SAFETY: `new` has verified these bytes, and nobody can write them: a `Bytes` gives only
+        // shared access, and its owners here hand their buffers out again only when it is dropped.
+        unsafe { root_as_message_unchecked(&self.0) }
+    }
 }
 
 /// Kind of a message.
@@ -50,7 +73,8 @@ pub(super) struct BatchLayout {
 impl Message {
     /// Reads the metadata of a message, without the length before them.
     pub(super) fn new(metadata: Bytes) -> Result<Message, String> {
-        let message = root_as_message(&metadata).map_err(|error| error.to_string())?;
+        let metadata = VerifiedMetadata::new(metadata)?;
+        let message = metadata.message();
         let not_negative = |number: i64| u64::try_from(number).map_err(|_| "a negative length");
         let body_bytes = not_negative(message.bodyLength())?;
         let kind = match message.header_type() {
@@ -68,7 +92,7 @@ impl Message {
     /// The schema, if this is a message of one.
     pub(super) fn schema(&self) -> Result<Schema, String> {
         guarded(|| {
-            let message = root_as_message(&self.metadata).map_err(|error| error.to_string())?;
+            let message = self.metadata.message();
             let schema = message.header_as_schema().ok_or("expected a schema")?;
             schema_of(schema)
         })
@@ -76,7 +100,7 @@ impl Message {
 
     /// Checks what a record batch says of itself, and where the columns `read` lie.
     pub(super) fn layout(&self, fields: &Fields, read: &[usize]) -> Result<BatchLayout, String> {
-        let message = root_as_message(&self.metadata).map_err(|error| error.to_string())?;
+        let message = self.metadata.message();
         let batch = message.header_as_record_batch().ok_or("expected a record batch")?;
         check_lengths(&batch, self.body_bytes)?;
         let buffers = batch.buffers().ok_or("a batch without buffers")?;
@@ -119,7 +143,7 @@ impl Message {
         dictionaries: &Dictionaries,
     ) -> Result<RecordBatch, String> {
         guarded(|| {
-            let message = root_as_message(&self.metadata).map_err(|error| error.to_string())?;
+            let message = self.metadata.message();
             let batch = message.header_as_record_batch().ok_or("expected a record batch")?;
             check_packed(&batch, body, &layout.spans)?;
             let version = message.version();
@@ -130,21 +154,23 @@ impl Message {
     }
 
     /// Adds the values of a dictionary to those that are known, or puts them in place of them.
+    /// Returns the dictionary's number.
     pub(super) fn add_dictionary(
         &self,
         body: &Buffer,
         schema: &Schema,
         dictionaries: &mut Dictionaries,
-    ) -> Result<(), String> {
-        guarded(|| {
-            let message = root_as_message(&self.metadata).map_err(|error| error.to_string())?;
+    ) -> Result<i64, String> {
+        guarded(|| -> Result<i64, String> {
+            let message = self.metadata.message();
             let dictionary = message.header_as_dictionary_batch().ok_or("expected a dictionary")?;
             let batch = dictionary.data().ok_or("a dictionary without values")?;
             check_lengths(&batch, self.body_bytes)?;
             let whole = 0..self.body_bytes;
             check_packed(&batch, body, std::slice::from_ref(&whole))?;
             read_dictionary(body, dictionary, schema, dictionaries, &message.version())
-                .map_err(|error| error.to_string())
+                .map_err(|error| error.to_string())?;
+            Ok(dictionary.id())
         })
     }
 }

@@ -21,7 +21,7 @@ use millstream_contract::Result;
 
 pub use self::fuzz::fuzz_arrow;
 pub(crate) use self::split::IpcSplit;
-pub use self::stream::ArrowMessages;
+pub use self::stream::{ArrowBatch, ArrowMessage, ArrowMessages};
 
 use self::source::Source;
 use crate::columns;

@@ -157,10 +157,9 @@ impl IpcSplit {
         match message.kind {
             MessageKind::Schema => Err(damaged(&self.path, "it has a second schema")),
             MessageKind::Dictionary => {
-                self.dictionaries =
-                    with_dictionary(&self.dictionaries, &message, &body, &what.schema, || {
-                        self.place()
-                    })?;
+                let (known, place) = (&self.dictionaries, || self.place());
+                let (all, _) = with_dictionary(known, &message, &body, &what.schema, place)?;
+                self.dictionaries = all;
                 Ok(())
             }
             MessageKind::Batch(rows) => self.begin_batch(what, message, body, rows),
@@ -212,13 +211,22 @@ impl Current {
     ) -> Result<Current> {
         let layout = message.layout(&what.schema.fields, what.columns.read());
         let layout = layout.map_err(|message| damaged(&place, message))?;
-        let row_bytes = row_bytes(&what, &layout, &dictionaries, rows);
+        let mut row_bytes = row_bytes(&what, &layout, &dictionaries, rows);
         let chunks = rows.saturating_mul(row_bytes).div_ceil(CHUNK_BYTES);
         let chunks = chunks.max(rows.div_ceil(ROWS_MAX)).clamp(1, rows.max(1));
+        if let Body::Here(body) = &body {
+            // A chunk keeps all of it, also the columns that are not read.
+            row_bytes = row_bytes.max((body.len() as u64).div_ceil(rows.max(1)));
+        }
         let columns = OnceLock::new();
         let batch = Batch { what, message, layout, body, dictionaries, place, before, columns };
         let chunk_rows = rows.div_ceil(chunks).max(1);
         Ok(Current { batch: Arc::new(batch), rows, chunk_rows, row_bytes })
+    }
+
+    /// About how many bytes all chunks take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.rows.saturating_mul(self.row_bytes)
     }
 
     /// The chunk that begins with `row`, of at most so many rows; `None` behind the last.
@@ -234,20 +242,20 @@ impl Current {
     }
 }
 
-/// The dictionaries, and the dictionary of a message.
+/// The dictionaries with the dictionary of a message, and the number of the latter.
 pub(super) fn with_dictionary(
     dictionaries: &Dictionaries,
     message: &Message,
     body: &Body,
     schema: &SchemaRef,
     place: impl Fn() -> String,
-) -> Result<Arc<Dictionaries>> {
+) -> Result<(Arc<Dictionaries>, i64)> {
     let body = message.whole(body)?;
     let mut dictionaries = dictionaries.clone();
-    message
+    let number = message
         .add_dictionary(&body, schema, &mut dictionaries)
         .map_err(|message| damaged(&place(), format!("a dictionary: {message}")))?;
-    Ok(Arc::new(dictionaries))
+    Ok((Arc::new(dictionaries), number))
 }
 
 /// About how many bytes a row takes once it is decoded. Of texts in dictionaries, the mean is

@@ -1,5 +1,6 @@
 //! Producers, and the slots that they fill: over Arrow Flight, and over rings.
 
+mod ends;
 mod flight;
 mod rings;
 

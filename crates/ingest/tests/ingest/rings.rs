@@ -1,11 +1,14 @@
 //! Producers that link the library, over shared memory and over TCP.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use millstream_contract::Result;
-use millstream_contract::table::{OpenOptions, Split, Table};
+use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
 use millstream_ingest::{Producer, ProducerOptions};
 
 use super::{Got, JOINED, batch, farewell, next, notices, poll, schema, table};
@@ -148,8 +151,10 @@ fn a_producer_learns_that_the_job_takes_no_more() {
     let mut producer = open.producer("a");
     producer.send(&batch(0..2)).unwrap();
     assert_eq!((open.next(0), open.next(0)), (JOINED, Got::Rows(vec![0, 1], None)));
-    open.splits.iter_mut().for_each(|split| assert!(!split.drain()));
-    assert!((0..16).all(|slot| open.next(slot) == Got::Ended));
+    // The ring may hold more. Of the others nothing is asked any more.
+    let go_on: Vec<bool> = open.splits.iter_mut().map(|split| split.drain()).collect();
+    assert!(go_on[0] && !go_on[1..].contains(&true), "{go_on:?}");
+    assert_eq!(open.next(0), Got::Ended);
     let until = Instant::now() + Duration::from_secs(20);
     let error = loop {
         assert!(Instant::now() < until, "no error");
@@ -158,6 +163,102 @@ fn a_producer_learns_that_the_job_takes_no_more() {
         }
     };
     assert!(error.contains("being drained") && error.contains("taken before: 2"), "{error}");
+}
+
+#[test]
+fn what_lies_in_the_ring_of_a_drained_job_counts() {
+    let mut open = Open::new("shm", &[]);
+    let (mut stays, mut ends) = (open.producer("stays"), open.producer("ends"));
+    (0..3).for_each(|n| stays.send(&batch(n..n + 1)).unwrap());
+    ends.send(&batch(7..8)).unwrap();
+    let ending = thread::spawn(move || ends.finish());
+    assert_eq!((open.next(0), open.next(1)), (JOINED, JOINED));
+    thread::sleep(Duration::from_millis(100));
+    assert!(open.splits.iter_mut().take(2).all(|split| split.drain()));
+    for n in 0..3 {
+        assert_eq!(open.next(0), Got::Rows(vec![n], None));
+    }
+    assert_eq!(open.next(0), Got::Ended);
+    let error = stays.finish().unwrap_err().to_string();
+    assert!(error.contains("being drained") && error.contains("taken before: 3"), "{error}");
+    assert_eq!((open.next(1), open.next(1)), (Got::Rows(vec![7], None), Got::Ended));
+    assert_eq!(ending.join().unwrap().unwrap(), 1);
+}
+
+#[test]
+fn a_producer_that_ends_waits_for_a_slow_job() {
+    let mut open = Open::new("shm", &[]);
+    let mut producer = open.producer("a");
+    producer.send(&batch(0..2)).unwrap();
+    let finishing = thread::spawn(move || producer.finish());
+    assert_eq!(open.next(0), JOINED);
+    let chunk = loop {
+        match open.splits[0].poll_next(0, Waker::noop()).unwrap() {
+            SplitPoll::Chunk(chunk) => break chunk,
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    for _ in 0..300 {
+        assert_eq!(poll(&mut *open.splits[0]), Got::Nothing);
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!finishing.is_finished(), "its batch has not been decoded");
+    assert_eq!(chunk.decode().unwrap().num_rows(), 2);
+    while !finishing.is_finished() {
+        assert_eq!(poll(&mut *open.splits[0]), Got::Nothing);
+    }
+    assert_eq!(finishing.join().unwrap().unwrap(), 2);
+    // A job that has gone ends the wait.
+    let lost = open.producer("b");
+    let finishing = thread::spawn(move || lost.finish());
+    thread::sleep(Duration::from_millis(300));
+    drop(open);
+    assert!(finishing.join().unwrap().is_err());
+}
+
+/// Other splits have their turn meanwhile.
+#[test]
+fn a_look_into_a_ring_ends_without_a_chunk() {
+    let mut open = Open::new("shm", &[("segment", "4 KB"), ("segments", "512")]);
+    let mut producer = open.producer("a");
+    producer.send(&batch(0..20_000)).unwrap();
+    assert_eq!(open.next(0), JOINED);
+    assert_eq!(poll(&mut *open.splits[0]), Got::Nothing);
+    let Got::Rows(rows, None) = open.next(0) else { panic!("no rows") };
+    assert_eq!(rows.len(), 20_000);
+}
+
+/// A greeting of version 1, whose sender then does nothing.
+const GREETING: &[u8] = include_bytes!("../../../../tests/golden/wire/ring-1.greeting");
+
+#[test]
+fn who_does_not_join_its_flow_has_not_been_there() {
+    let mut open = Open::new("shm", &[("bounded", "true"), ("token", "s3cret")]);
+    let mut stream = TcpStream::connect(&open.address).unwrap();
+    stream.write_all(GREETING).unwrap();
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers);
+    let answers = String::from_utf8_lossy(&answers);
+    assert!(answers.contains("welcome") && answers.contains("refused"), "{answers}");
+    assert_eq!(poll(&mut *open.splits[0]), Got::Nothing);
+    assert!(!open.splits[1].is_absent(), "a producer has to join");
+    assert_eq!(notices(&mut *open.splits[0]), Vec::<String>::new());
+}
+
+#[test]
+fn a_greeting_has_to_come_in_time() {
+    let open = Open::new("shm", &[("token", "s3cret")]);
+    let (mut stream, begin) = (TcpStream::connect(&open.address).unwrap(), Instant::now());
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    for byte in GREETING {
+        let sent = stream.write_all(std::slice::from_ref(byte));
+        let answer = stream.read(&mut [0]);
+        if sent.is_err() || answer.is_ok() {
+            break;
+        }
+    }
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(10), "a byte at a time for {took:?}");
 }
 
 #[test]

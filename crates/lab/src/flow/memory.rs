@@ -7,7 +7,7 @@ use super::failure::FlowResult;
 use super::figure::{Findings, FlowOptions};
 use super::mover::{FLOW, FlowPlan, Movement, Mover, PATIENCE, full_mesh};
 use super::price::{self, median};
-use super::projection::THESIS;
+use super::projection::{THESIS, check};
 use super::real::moved;
 use super::simulated::simulate;
 use crate::round;
@@ -43,12 +43,13 @@ pub(super) fn measure(options: &FlowOptions) -> FlowResult<Findings> {
         }));
         found.relate(format!("MiB of a node, exactly {mib}"), Some(ours), ours == mib);
     }
-    let (simulated, price) = in_simulation(options)?;
-    relate(&mut found, "simulated", &simulated);
+    let Simulated { rates, price, checks } = in_simulation(options)?;
+    relate(&mut found, "simulated", rates.as_deref());
     let real = between_processes(options)?;
-    relate(&mut found, "2 processes", &real);
+    relate(&mut found, "2 processes", Some(&real));
     found.more.push(("prices", json!([price])));
-    found.more.push(("simulated", rates_json(&simulated)));
+    found.more.push(("checks", Value::Array(checks)));
+    found.more.push(("simulated", rates.as_deref().map_or(Value::Null, rates_json)));
     found.more.push(("processes", rates_json(&real)));
     Ok(found)
 }
@@ -60,8 +61,16 @@ fn ring_bytes(plan: &FlowPlan) -> FlowResult<usize> {
     Ok(registry.look_up(FLOW, PATIENCE)?.ring_bytes(0))
 }
 
-/// Rates of a shuffle among four nodes of four source and four target threads, by segments.
-fn in_simulation(options: &FlowOptions) -> FlowResult<(Vec<f64>, Value)> {
+/// Projected rates, by segments.
+struct Simulated {
+    /// `None`: withheld.
+    rates: Option<Vec<f64>>,
+    price: Value,
+    checks: Vec<Value>,
+}
+
+/// Rates of a shuffle among four nodes of four source and four target threads.
+fn in_simulation(options: &FlowOptions) -> FlowResult<Simulated> {
     let (nodes, bytes) = options.choose((2, 4 << 20), (4, 512 << 20));
     let plan = FlowPlan::new(Movement::Shuffle, full_mesh(nodes, 4), TUPLE_BYTES);
     let price = price::measure::<WORDS>(&plan, 8)?;
@@ -69,8 +78,18 @@ fn in_simulation(options: &FlowOptions) -> FlowResult<(Vec<f64>, Value)> {
         let plan = FlowPlan { segments: *segments, ..plan.clone() }.with_bytes(bytes);
         Ok(simulate::<WORDS>(&plan, &price, THESIS)?.bytes_per_s(&plan))
     };
-    let rates = SEGMENTS.iter().map(rate).collect::<FlowResult<_>>()?;
-    Ok((rates, price.json(TUPLE_BYTES)))
+    let (mut holds, mut checks) = (true, Vec::new());
+    for segments in SEGMENTS {
+        let plan = FlowPlan { segments, ..plan.clone() };
+        let check = check::<WORDS>(&plan, &price, 8, options)?;
+        holds &= check.holds;
+        checks.extend(check.json);
+    }
+    let rates = match holds {
+        true => Some(SEGMENTS.iter().map(rate).collect::<FlowResult<_>>()?),
+        false => None,
+    };
+    Ok(Simulated { rates, price: price.json(TUPLE_BYTES), checks })
 }
 
 /// The same between a source and a target in two processes, by turns: medians of ratios to 32
@@ -97,11 +116,11 @@ fn between_processes(options: &FlowOptions) -> FlowResult<Vec<f64>> {
     Ok(ratios.collect())
 }
 
-fn relate(found: &mut Findings, way: &str, rates: &[f64]) {
-    for (segments, rate) in SEGMENTS.iter().zip(rates).skip(1) {
-        let cost = 1.0 - rate / rates[0];
+fn relate(found: &mut Findings, way: &str, rates: Option<&[f64]>) {
+    for (at, segments) in SEGMENTS.iter().enumerate().skip(1) {
+        let cost = rates.map(|rates| 1.0 - rates[at] / rates[0]);
         let text = format!("cost of {segments} segments ({way}), below 0.1");
-        found.relate(text, Some(cost), cost < COST_MAX);
+        found.relate(text, cost, cost.is_some_and(|cost| cost < COST_MAX));
     }
 }
 

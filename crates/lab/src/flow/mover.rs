@@ -278,8 +278,11 @@ impl<F: Fabric, const W: usize> Moving<F, W> {
                 }
                 match target.try_consume()? {
                     Consumed::Batch(batch) => {
+                        let begin = (!compute.is_zero()).then(Instant::now);
                         received.add_all::<W>(batch.bytes());
-                        linger::<W>(batch.bytes(), *compute);
+                        if let Some(begin) = begin {
+                            linger::<W>(batch.bytes(), begin, *compute);
+                        }
                     }
                     Consumed::End => *ended = true,
                     Consumed::Empty | Consumed::Gap(_) => break,
@@ -301,12 +304,8 @@ impl<F: Fabric, const W: usize> Moving<F, W> {
     }
 }
 
-/// Computes over a batch, as long as it takes for each 32 KiB.
-fn linger<const W: usize>(bytes: &[u8], compute: Duration) {
-    if compute.is_zero() {
-        return;
-    }
-    let begin = Instant::now();
+/// Computes over a batch until it has taken the time for its length, from `begin`.
+fn linger<const W: usize>(bytes: &[u8], begin: Instant, compute: Duration) {
     let time = compute.mul_f64(bytes.len() as f64 / COMPUTE_BYTES as f64);
     while begin.elapsed() < time {
         let mut unused = Tally::default();

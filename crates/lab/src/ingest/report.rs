@@ -1,10 +1,15 @@
 //! Results of `bench ingest`.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::plan::{Ingest, RECORD_BYTES};
+use super::plan::{Ingest, QueryName, RECORD_BYTES, TransportName};
 use crate::workload::exchange_name;
 use crate::{peak_rss_bytes, provenance, round};
+
+/// Shorter segments have a target for their median latency, in microseconds (paper, figure 10b).
+const LATENCY_SEGMENT: usize = 128 << 10;
+const LATENCY_US: f64 = 100.0;
 
 /// Rates of the pair with the median ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +57,23 @@ pub(crate) struct BySegment {
     pub(crate) records: u64,
     pub(crate) rates: Rates,
     pub(crate) latency: Option<Latency>,
+    /// Whether all answers are right.
+    pub(crate) ok: bool,
+}
+
+/// A target, and what was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct IngestTarget {
+    text: &'static str,
+    found: f64,
+    met: bool,
+}
+
+impl IngestTarget {
+    pub(crate) fn text(&self) -> String {
+        let met = if self.met { "met" } else { "NOT MET" };
+        format!("        {met}: {}: {}", self.text, self.found)
+    }
 }
 
 pub(crate) const HEADING: &str = "segment      MB/s   limit MB/s  ratio (least to greatest)  \
@@ -74,9 +96,28 @@ impl BySegment {
         )
     }
 
-    fn json(&self) -> Value {
+    /// The targets of these segments. The rate has one with the query `pass` only.
+    pub(crate) fn targets(&self, ingest: &Ingest) -> Vec<IngestTarget> {
+        let (text, least) = match ingest.transport {
+            TransportName::Shm => ("rate to that of bare channels, from 0.85", 0.85),
+            TransportName::Tcp => ("rate to that of bare sockets, from 0.8", 0.8),
+        };
+        let ratio = self.rates.ratios[1];
+        let rate = IngestTarget { text, found: round(ratio, 4), met: ratio >= least };
+        let rate = Some(rate).filter(|_| ingest.query == QueryName::Pass);
+        let is_short = self.segment < LATENCY_SEGMENT && ingest.transport == TransportName::Shm;
+        let latency = self.latency.filter(|_| is_short).map(|Latency { us, .. }| IngestTarget {
+            text: "median latency in microseconds with segments under 128 KiB, below 100",
+            found: round(us[0], 1),
+            met: us[0] < LATENCY_US,
+        });
+        rate.into_iter().chain(latency).collect()
+    }
+
+    fn json(&self, ingest: &Ingest) -> Value {
         let latency = self.latency.map(|Latency { bytes_per_s, batches, us }| {
-            json!({"bytes_per_s": bytes_per_s.round(), "batches": batches,
+            json!({"query": QueryName::Pass.name(),
+                   "bytes_per_s": bytes_per_s.round(), "batches": batches,
                    "p50_us": round(us[0], 1), "p99_us": round(us[1], 1),
                    "max_us": round(us[2], 1)})
         });
@@ -92,6 +133,7 @@ impl BySegment {
             "ratio_min": round(ratios[0], 4),
             "ratio_max": round(ratios[2], 4),
             "latency": latency,
+            "relations": self.targets(ingest),
         })
     }
 
@@ -113,8 +155,8 @@ pub(crate) fn object(ingest: &Ingest, results: &[BySegment]) -> Value {
         "zipf": ingest.spec.zipf.map(|zipf| zipf.exponent()),
         "pairs": ingest.pairs,
         "limit": if ingest.transport.name() == "shm" { "channel" } else { "socket" },
-        "cells": results.iter().map(BySegment::json).collect::<Vec<_>>(),
-        "ok": true,
+        "cells": results.iter().map(|result| result.json(ingest)).collect::<Vec<_>>(),
+        "ok": results.iter().all(|result| result.ok),
         "peak_rss_bytes": peak_rss_bytes(),
     });
     if let [result] = results {
