@@ -74,7 +74,7 @@ struct Progress {
     /// By output: prepared rows that no durable manifest names.
     waiting: Vec<Vec<Prepared>>,
     failing: Failing,
-    /// The checkpoint that was adopted or published last: no other job's may come behind it.
+    /// Number of the checkpoint that was adopted or published last.
     last: u64,
     /// Marks of the checkpoints that stay, the oldest first.
     kept: VecDeque<JobMarks>,
