@@ -112,9 +112,12 @@ impl Control {
         if kept.ended() != begun {
             return;
         }
+        let durable = kept.durable.load(Relaxed);
         kept.begun.store(begun + 1, Relaxed);
         if !stopper.cut(begun + 1) {
+            // Other processes may still save the cut before.
             kept.begun.store(begun, Relaxed);
+            kept.durable.store(durable, Relaxed);
         }
     }
 }

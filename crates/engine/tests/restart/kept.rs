@@ -69,7 +69,7 @@ pub(crate) struct Kept {
     /// The cuts of this job that have been written.
     cuts: Mutex<Cuts>,
     /// The durable one, for the cut that is being taken.
-    durable: AtomicU64,
+    pub(super) durable: AtomicU64,
     pub(crate) resume: Mutex<Resume>,
     /// By output.
     visible: Mutex<Vec<Vec<String>>>,
