@@ -149,15 +149,15 @@ impl Opening<'_> {
         splits: &[Box<dyn Split>],
         from: &SourceMarks,
     ) -> Result<()> {
-        let is_new = |split: &&Box<dyn Split>| !from.splits.contains_key(split.name());
-        match splits.iter().find(is_new).filter(|_| !from.splits.is_empty()) {
-            Some(split) if self.sinks.iter().any(|sink| sink.waits_for_checkpoint()) => {
+        let mut names = splits.iter().map(|split| split.name());
+        let new = names.find(|name| !from.splits.contains_key(*name));
+        match new.filter(|_| !from.splits.is_empty()) {
+            Some(name) if self.sinks.iter().any(|sink| sink.waits_for_checkpoint()) => {
                 Err(Error::Io {
                     place: format!("table {source}"),
                     message: format!(
-                        "'{}' has come since the last checkpoint; its records would come between \
-                         rows that an output has already and that are computed again",
-                        split.name()
+                        "'{name}' has come since the last checkpoint; its records would come \
+                         between rows that an output has already and that are computed again"
                     ),
                     help: "let the table look for new partitions itself, so that they join at a \
                            checkpoint; or start the job anew"
