@@ -34,26 +34,30 @@ fn stepped(scheme: Scheme, seeds: u64) -> Counts {
 
 #[test]
 fn tstream_equals_one_by_one_execution_in_any_schedule() {
-    let counts = stepped(Scheme::TStream, seeds(4000));
+    let seeds = seeds(4000);
+    let counts = stepped(Scheme::TStream, seeds);
     println!("{counts:?}");
-    // The cases have happened.
+    // The cases have happened, in proportion to the seeds.
     let Counts { parked, decided, aborted, stolen, tail_pieces, .. } = counts;
-    assert!(parked > 1000 && decided > 5000 && aborted > 1000 && stolen > 100 && tail_pieces > 100);
+    assert!(parked > seeds / 4 && decided > seeds && aborted > seeds / 4);
+    assert!(stolen > seeds / 40 && tail_pieces > seeds / 40);
 }
 
 #[test]
 fn schemes_with_locks_equal_one_by_one_execution_in_any_schedule() {
     for scheme in ORDERED.into_iter().filter(|scheme| *scheme != Scheme::TStream) {
-        let counts = stepped(scheme, seeds(1500));
-        assert!(counts.aborted > 1000, "{scheme:?}: {counts:?}");
+        let seeds = seeds(1500);
+        let counts = stepped(scheme, seeds);
+        assert!(counts.aborted > seeds / 2, "{scheme:?}: {counts:?}");
     }
 }
 
 #[test]
 fn nocc_equals_execution_in_the_order_that_it_tells() {
-    let counts = stepped(Scheme::Nocc, seeds(1500));
+    let seeds = seeds(1500);
+    let counts = stepped(Scheme::Nocc, seeds);
     println!("{counts:?}");
-    assert!(counts.aborted > 1000 && counts.retries > 1000);
+    assert!(counts.aborted > seeds / 2 && counts.retries > seeds / 2);
 }
 
 /// Threads instead of drawn schedules.

@@ -133,8 +133,12 @@ impl Workload for Bidding {
                 }
                 row[1] -= event.quantity;
             }
-            Request::Alter => event.items.iter().for_each(|item| row(items, *item)[0] = event.price),
-            Request::Top => event.items.iter().for_each(|item| row(items, *item)[1] += event.quantity),
+            Request::Alter => {
+                event.items.iter().for_each(|item| row(items, *item)[0] = event.price)
+            }
+            Request::Top => {
+                event.items.iter().for_each(|item| row(items, *item)[1] += event.quantity)
+            }
         }
         1
     }

@@ -130,6 +130,10 @@ impl<E> Program<E> {
         if op.slot != NO_SLOT {
             unrolled.slots.fill(op.slot, head.exists || statement.is_delete(), row);
         }
+        if statement.is_delete() {
+            // The placeholder has the deleted row. Later statements meet no row.
+            row.fill(0);
+        }
         Ok(())
     }
 }

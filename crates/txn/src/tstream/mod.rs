@@ -244,7 +244,8 @@ impl<A: Application> TStreamWorker<A> {
                 return None;
             }
             let workers = batch.pool.len();
-            let shard = (self.me * SHARDS / workers + self.exhausted) % SHARDS;
+            let first = (self.me * SHARDS).div_ceil(workers);
+            let shard = (first + self.exhausted) % SHARDS;
             let is_foreign = shard * workers / SHARDS != self.me;
             if is_foreign && !self.shared.settings.dynamic && batch.solo.is_none() {
                 self.exhausted = SHARDS;
