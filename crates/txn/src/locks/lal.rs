@@ -47,13 +47,13 @@ impl Protocol for Lal {
             }
             self.turn.pass(ticket.order());
             self.is_inserted = true;
+            return Attempt::Advanced;
         }
         while let Some(access) = footprint.accesses.get(self.granted) {
             let words = store.words(access.record);
-            if !is_granted(words, access.ticket, access.writes, Reads::Block) {
-                if !planted(Fault::SkipGrant) {
-                    return Attempt::Blocked;
-                }
+            let granted = is_granted(words, access.ticket, access.writes, Reads::Block);
+            if !granted && !planted(Fault::SkipGrant) {
+                return Attempt::Blocked;
             }
             self.granted += 1;
         }

@@ -107,13 +107,13 @@ impl Protocol for Lwm {
             }
             common.turn.pass(order);
             self.is_inserted = true;
+            return Attempt::Advanced;
         }
         while let Some(access) = footprint.accesses.get(self.granted) {
             let words = store.words(access.record);
-            if !is_granted(words, access.ticket, access.writes, Reads::Pass) {
-                if !planted(Fault::SkipGrant) {
-                    return Attempt::Blocked;
-                }
+            let granted = is_granted(words, access.ticket, access.writes, Reads::Pass);
+            if !granted && !planted(Fault::SkipGrant) {
+                return Attempt::Blocked;
             }
             self.granted += 1;
         }

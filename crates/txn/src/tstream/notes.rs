@@ -123,8 +123,10 @@ impl<E> Notes<E> {
                     (keys.len() - words.len()) as u64
                 }
             };
-            let flags =
-                u8::from(statement.is_write()) * WRITES | u8::from(statement.is_delete()) * DELETES;
+            let flags = match (statement.is_write(), statement.is_delete()) {
+                (_, true) => WRITES | DELETES,
+                (writes, false) => u8::from(writes) * WRITES,
+            };
             let key_words = table.key_words as u8;
             let entry = Entry { order, key, op, table: table.number, key_words, flags };
             entries[shard_of(hash_of(words))].push(entry);
