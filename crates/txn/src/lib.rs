@@ -77,6 +77,10 @@
 //! were read (the paper's limit, section 4.5).
 
 #![cfg_attr(not(test), forbid(unsafe_code))]
+#![cfg_attr(
+    test,
+    allow(clippy::duplicate_mod, reason = "models compile files with loom's atomics")
+)]
 
 #[cfg(test)]
 extern crate self as millstream_txn;

@@ -9,11 +9,14 @@ use support::case::Case;
 use support::random::Random;
 use support::{ORDERED, small_settings};
 
+/// Runs of each fault, until one differs.
+const SEEDS: u64 = 3000;
+
 /// Whether one of some seeded runs with this fault differs from one by one execution.
 fn is_caught(fault: Option<Fault>, scheme: Scheme) -> bool {
     let caught = std::panic::catch_unwind(|| {
         PLANTED.set(fault);
-        for seed in 0..400 {
+        for seed in 0..SEEDS {
             let mut random = Random::new(seed);
             let case = Case::random(&mut random, 40);
             let settings = Settings { solo_below: 0, ..small_settings(&mut random) };

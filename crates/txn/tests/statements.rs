@@ -30,13 +30,14 @@ fn second() -> Key<Event> {
 
 type Declared = Program<Event>;
 type Rows = Vec<(u64, u64)>;
+type Yield = (Verdict, Option<u64>);
 
 /// Runs events on accounts 1 and 2, which have 10 each and may not be negative.
 fn run(
     scheme: Scheme,
     declare: impl FnOnce(&mut Declared, TableId) -> Option<Access>,
     events: &[Event],
-) -> (Vec<(Verdict, Option<u64>)>, Rows, Vec<String>) {
+) -> (Vec<Yield>, Rows, Vec<String>) {
     let mut store = Store::new();
     let spec = TableSpec::new("accounts", 1, 1).check("balance >= 0", |row| row[0] as i64 >= 0);
     let table = store.add(spec).unwrap();
