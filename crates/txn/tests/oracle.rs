@@ -34,7 +34,7 @@ fn stepped(scheme: Scheme, seeds: u64) -> Counts {
 
 #[test]
 fn tstream_equals_one_by_one_execution_in_any_schedule() {
-    let seeds = seeds(4000);
+    let seeds = seeds(500);
     let counts = stepped(Scheme::TStream, seeds);
     println!("{counts:?}");
     // The cases have happened, in proportion to the seeds.
@@ -46,7 +46,7 @@ fn tstream_equals_one_by_one_execution_in_any_schedule() {
 #[test]
 fn schemes_with_locks_equal_one_by_one_execution_in_any_schedule() {
     for scheme in ORDERED.into_iter().filter(|scheme| *scheme != Scheme::TStream) {
-        let seeds = seeds(1500);
+        let seeds = seeds(250);
         let counts = stepped(scheme, seeds);
         assert!(counts.aborted > seeds / 2, "{scheme:?}: {counts:?}");
     }
@@ -54,7 +54,7 @@ fn schemes_with_locks_equal_one_by_one_execution_in_any_schedule() {
 
 #[test]
 fn nocc_equals_execution_in_the_order_that_it_tells() {
-    let seeds = seeds(1500);
+    let seeds = seeds(250);
     let counts = stepped(Scheme::Nocc, seeds);
     println!("{counts:?}");
     assert!(counts.aborted > seeds / 2 && counts.retries > seeds / 2);
@@ -64,7 +64,7 @@ fn nocc_equals_execution_in_the_order_that_it_tells() {
 #[test]
 fn threads_equal_one_by_one_execution() {
     let mut counts = Counts::default();
-    for seed in 0..seeds(600) / 6 {
+    for seed in 0..seeds(240) / 6 {
         let mut random = Random::new(seed ^ 0xABCD);
         let case = Case::random(&mut random, 400);
         let settings = Settings { solo_below: 0, ..small_settings(&mut random) };
