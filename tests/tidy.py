@@ -33,7 +33,7 @@ FLOORS = [
     {"verbs", "allocator", "nexmark", "cpu"},
     {"fabric"},
     {"flow", "state"},
-    {"contract", "datafusion-shuffle", "bucket", "dfi"},
+    {"contract", "datafusion-shuffle", "bucket", "dfi", "txn"},
     {"operators", "sql", "store", "workloads"},
     {"connect", "engine"},
     {"checkpoint", "ingest", "kafka"},
