@@ -335,7 +335,9 @@ impl Shared {
         let mut state = self.lock();
         (state.taking, state.writing) = (false, None);
         state.held.clear();
-        state.failed = written.as_ref().err().cloned();
+        if let Err(error) = &written {
+            state.failed.get_or_insert_with(|| error.clone());
+        }
         self.writer.report(|_, taking| *taking = None);
         let (stopper, end, joins) = (state.stopper.clone(), state.end.take(), state.joins.take());
         drop(state);
