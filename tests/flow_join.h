@@ -4,13 +4,14 @@
  * Each process reads its part of both relations twice. The first time it counts histograms of the
  * partitions. The histograms of all say where each process may write, so one window has exactly the size
  * that both relations need. The second time it partitions the tuples through write-combining buffers,
- * which go by MPI_Put to their place. One barrier ends the exchange of both; then each process joins its
- * partitions. Tuples are compressed to 8 bytes. Hash tables have the layout and the length of those in
- * crates/dfi/examples/radix_join. A process is a sender and has 2^PARTITION_BITS partitions.
+ * which go by MPI_Put to their place. One barrier ends the exchange of both; then each process divides its
+ * tuples so that a table of each part fits a processor's cache, and joins part by part. Tuples are compressed
+ * to 8 bytes. Hash tables, and the number of parts, are those of crates/dfi/examples/radix_join. A process is a
+ * sender and has 2^PARTITION_BITS partitions.
  */
 
-/* Local partitions of a process, and tuples of a write-combining buffer; two for each destination. */
-enum { PARTITION_BITS = 0, BUFFER_TUPLES = 1024, BUFFERS = 2 };
+/* Partitions of a process, tuples of a write-combining buffer, two for each destination; parts of a partition. */
+enum { PARTITION_BITS = 0, BUFFER_TUPLES = 1024, BUFFERS = 2, PART_BITS = 8, PARTS = 1 << PART_BITS, TABLE_TUPLES = 1 << 14 };
 
 typedef struct {
     uint64_t key;
@@ -147,8 +148,16 @@ static Arrived exchange(const Relation *relations[RELATIONS]) {
     return arrived;
 }
 
+static inline uint64_t hash_of(uint32_t key) {
+    return key * 0x9e3779b97f4a7c15u;
+}
+
 static inline uint32_t slot_of(uint32_t key, uint32_t mask) {
-    return (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & mask;
+    return (uint32_t)(hash_of(key) >> 32) & mask;
+}
+
+static inline uint32_t part_of(uint32_t key) {
+    return hash_of(key) >> (64 - PART_BITS);
 }
 
 /* A tuple of a hash table, and the next one of its chain. */
@@ -157,10 +166,10 @@ typedef struct {
     uint32_t next;
 } Link;
 
-/* Joins a partition. */
-static void join_partition(const Packed *inner, uint64_t inner_count, const Packed *outer, uint64_t outer_count, Total *joined) {
-    uint32_t slots = 1024, none = UINT32_MAX;
-    while (slots < inner_count) slots *= 4;
+/* Joins a part. */
+static void join_part(const Packed *inner, uint64_t inner_count, const Packed *outer, uint64_t outer_count, Total *joined) {
+    uint32_t slots = 1, none = UINT32_MAX;
+    while (slots < inner_count) slots *= 2;
     uint32_t *heads = room(slots * sizeof(uint32_t));
     Link *links = room(inner_count * sizeof(Link));
     memset(heads, 0xff, slots * sizeof(uint32_t));
@@ -177,6 +186,40 @@ static void join_partition(const Packed *inner, uint64_t inner_count, const Pack
         }
     }
     free(heads), free(links);
+}
+
+/* Tuples by part, and where each part begins. */
+typedef struct {
+    Packed *tuples;
+    uint64_t starts[PARTS + 1];
+} Parts;
+
+static void divide(const Packed *tuples, uint64_t count, Parts *parts) {
+    uint64_t at[PARTS] = {0};
+    for (uint64_t i = 0; i < count; i++) at[part_of(tuples[i].key)]++;
+    parts->starts[0] = 0;
+    for (int part = 0; part < PARTS; part++) {
+        parts->starts[part + 1] = parts->starts[part] + at[part];
+        at[part] = parts->starts[part];
+    }
+    parts->tuples = room(count * sizeof(Packed));
+    for (uint64_t i = 0; i < count; i++) parts->tuples[at[part_of(tuples[i].key)]++] = tuples[i];
+}
+
+/* Joins a partition. */
+static void join_partition(const Packed *inner, uint64_t inner_count, const Packed *outer, uint64_t outer_count, Total *joined) {
+    if (inner_count <= TABLE_TUPLES) {
+        join_part(inner, inner_count, outer, outer_count, joined);
+        return;
+    }
+    Parts inners, outers;
+    divide(inner, inner_count, &inners);
+    divide(outer, outer_count, &outers);
+    for (int part = 0; part < PARTS; part++) {
+        const uint64_t *from = inners.starts + part, *other = outers.starts + part;
+        join_part(inners.tuples + from[0], from[1] - from[0], outers.tuples + other[0], other[1] - other[0], joined);
+    }
+    free(inners.tuples), free(outers.tuples);
 }
 
 static Report by_join(const Relations *relations) {

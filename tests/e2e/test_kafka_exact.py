@@ -232,6 +232,18 @@ def test_rows_do_not_wait_for_the_second_checkpoint(broker, topic, tmp_path, job
     until("rows of 9 windows", lambda: len(broker.values(sink)[0]) == 45, running)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_clock_decides_nothing_that_is_computed_again(broker, topic, tmp_path, jobs, processes):
+    """A record two days ahead of the clock may be in the past when a later job computes its window again."""
+    sink = broker.topic(next(NAMES))
+    job = Job(broker, tmp_path, topic, sink)
+    jobs.append(job)
+    future = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() + 2 * 86_400))
+    broker.fill(topic, [message(n) for n in range(100)] + [json.dumps({"k": 9, "ts": future})])
+    running = job.start(2, "1h", "--processes", processes)
+    until("rows of the one window", lambda: len(broker.values(sink)[0]) == 5, running)
+
+
 @pytest.mark.parametrize("packing", ["none", "lz4"])
 def test_rows_without_windows_of_four_partitions_are_the_same_bytes(broker, script, packing):
     """A bounded topic is cut into the same chunks, however its batches come."""

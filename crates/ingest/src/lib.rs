@@ -46,6 +46,7 @@
 mod fabric;
 mod feed;
 mod flight;
+mod merged;
 mod producer;
 mod ring;
 mod sent;

@@ -158,16 +158,23 @@ impl Queued {
         is_alone
     }
 
+    /// Whether the next queued batch may be in a chunk with this one.
+    pub(crate) fn merges(&self) -> bool {
+        self.watermark_us.is_none()
+            && self.batch.as_ref().is_some_and(|one| !one.has_dictionaries())
+    }
+
     /// The next chunk, and whether it is the last.
-    pub(crate) fn next(&mut self) -> (Box<dyn Chunk>, bool) {
+    pub(crate) fn next(&mut self) -> (Sent, bool) {
         let chunk = self.batch.as_mut().and_then(ArrowBatch::next_chunk);
         let (chunk, rows) = chunk.map_or((None, 0), |(chunk, rows)| (Some(chunk), rows));
         let is_last = self.rows() == 0;
         let watermark_us = self.watermark_us.filter(|_| is_last);
-        (Box::new(Sent { chunk, rows, watermark_us, stream: self.stream.clone() }), is_last)
+        (Sent { chunk, rows, watermark_us, stream: self.stream.clone() }, is_last)
     }
 
-    fn rows(&self) -> u64 {
+    /// Rows that were not handed out.
+    pub(crate) fn rows(&self) -> u64 {
         self.batch.as_ref().map_or(0, ArrowBatch::rows)
     }
 }
@@ -183,7 +190,7 @@ impl Drop for Queued {
 }
 
 /// A chunk of a producer, or a watermark alone.
-struct Sent {
+pub(crate) struct Sent {
     chunk: Option<Box<dyn Chunk>>,
     rows: u64,
     watermark_us: Option<i64>,

@@ -10,11 +10,15 @@ use millstream_contract::table::Chunk;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
+use crate::merged::Merged;
 use crate::ring::Ring;
 use crate::sent::{Notices, Queued, Stream};
 
 /// Answer to producers of a job that is being drained.
 pub(crate) const DRAINED: &str = "the job is being drained: it takes no more records";
+
+/// Most rows of merged batches.
+const MERGED_ROWS: u64 = 16 << 10;
 
 /// Reaction to the loss of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +161,7 @@ impl Slots {
         }
         let is_over = state.is_draining || state.is_complete;
         let slot = &mut state.slots[number];
-        let Some(queued) = slot.waiting.front_mut() else {
+        let Some(chunk) = slot.take_chunk() else {
             if is_over {
                 return Ok(Next::Ended);
             }
@@ -166,10 +170,6 @@ impl Slots {
             self.notices.wake(number, waker);
             return Ok(Next::Nothing);
         };
-        let (chunk, is_last) = queued.next();
-        if is_last && let Some(queued) = slot.waiting.pop_front() {
-            slot.bytes -= queued.bytes;
-        }
         let has_room = slot.bytes < self.layout.slot_bytes_max;
         let sender = slot.sender.take_if(|_| has_room);
         drop(state);
@@ -374,6 +374,31 @@ impl Sender {
 }
 
 impl Slot {
+    /// The next chunk. Short batches are merged into one chunk.
+    fn take_chunk(&mut self) -> Option<Box<dyn Chunk>> {
+        let (mut sent, mut rows) = (Vec::new(), 0);
+        while let Some(queued) = self.waiting.front_mut() {
+            rows += queued.rows();
+            if !sent.is_empty() && (queued.rows() == 0 || rows > MERGED_ROWS) {
+                break;
+            }
+            let merges = queued.merges();
+            let (one, is_last) = queued.next();
+            sent.push(one);
+            if is_last && let Some(queued) = self.waiting.pop_front() {
+                self.bytes -= queued.bytes;
+            }
+            if !merges || !is_last {
+                break;
+            }
+        }
+        match sent.len() {
+            0 => None,
+            1 => sent.pop().map(|one| Box::new(one) as Box<dyn Chunk>),
+            _ => Some(Box::new(Merged(sent))),
+        }
+    }
+
     fn queue(&mut self, queued: Queued) {
         self.bytes += queued.bytes;
         self.waiting.push_back(queued);
@@ -427,56 +452,4 @@ impl Drop for Sender {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::task::Wake;
-
-    use arrow::datatypes::Schema;
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Calls(AtomicU64);
-
-    impl Wake for Calls {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// The reader of slot 0 may not be called for long, say because its watermark is far ahead. The
-    /// readers of other slots sleep. A notice comes from a worker that decodes a batch.
-    #[test]
-    fn a_notice_wakes_the_readers_of_all_slots() {
-        let slots = Slots::new(Layout {
-            place: "channel bids".into(),
-            slots: 3,
-            producers: 3,
-            bounded: false,
-            on_loss: OnLoss::Notice,
-            slot_bytes_max: 1000,
-            schema: Arc::new(Schema::empty()),
-        });
-        let calls: [Arc<Calls>; 3] = Default::default();
-        let count = || calls.each_ref().map(|one| one.0.swap(0, Ordering::Relaxed));
-        let wakers = calls.clone().map(Waker::from);
-        let mut sender = slots.join("p").unwrap();
-        sender.begin(false).unwrap();
-        while slots.notice().is_some() {}
-        assert!(matches!(slots.next(0, &wakers[0]).unwrap(), Next::Chunk(_)), "joining");
-        for number in 0..3 {
-            sender.send(None, Some(number)).unwrap();
-            assert!(matches!(slots.next(0, &wakers[0]).unwrap(), Next::Chunk(_)));
-            for slot in [1, 2] {
-                assert!(matches!(slots.next(slot, &wakers[slot]).unwrap(), Next::Nothing));
-            }
-            count();
-            slots.notices.push("it is damaged".into());
-            assert_eq!(count(), [0, 1, 1], "notice {number}");
-            assert!(slots.notice().is_some());
-        }
-        // Nobody has looked since.
-        slots.notices.push("more".into());
-        assert_eq!(count(), [0, 0, 0]);
-    }
-}
+mod tests;

@@ -44,6 +44,8 @@ const LOOK_US: i64 = 1_000;
 const QUIET_LOOKS: usize = 40;
 /// Looks into a ring without a chunk, after which other splits have their turn.
 const LOOKS_MAX: usize = 64;
+/// Bytes of segments to take at once: a second-level cache holds them.
+const GATHERED_BYTES: usize = 256 << 10;
 /// Bytes that a message may have in any case.
 const MESSAGE_BYTES_MIN: u64 = 1 << 20;
 
@@ -218,6 +220,7 @@ impl Table for ChannelSource {
                 slot: slot as usize,
                 chunks: 0,
                 ring: None,
+                segment: self.ring.0,
                 fed_us: 0,
                 drained_looks: self.ring.1,
                 quiet_looks: QUIET_LOOKS,
@@ -297,8 +300,9 @@ struct SlotSplit {
     serving: Option<Arc<Serving>>,
     slot: usize,
     chunks: u64,
-    /// The ring of the producer in the slot, and when a segment came last.
+    /// The ring of the producer in the slot, bytes of a segment, and when one came last.
     ring: Option<Box<dyn Ring>>,
+    segment: usize,
     fed_us: i64,
     /// Looks into the ring of a job that is being drained. What a producer has sent before is not
     /// longer than the ring.
@@ -307,6 +311,19 @@ struct SlotSplit {
 }
 
 impl SlotSplit {
+    /// Looks into the ring while segments come, for batches to merge; `None` if there is no ring.
+    fn gather(&mut self, now_us: i64) -> Option<Looked> {
+        let first = self.look(now_us);
+        let mut bytes = self.segment;
+        while first == Some(Looked::Some) && bytes < GATHERED_BYTES {
+            if self.look(now_us) != Some(Looked::Some) {
+                break;
+            }
+            bytes += self.segment;
+        }
+        first
+    }
+
     /// Looks into the ring; `None` if there is none.
     fn look(&mut self, now_us: i64) -> Option<Looked> {
         if self.ring.is_none() {
@@ -367,7 +384,11 @@ impl Split for SlotSplit {
                 Next::Nothing => false,
             };
             let looks = !is_over || self.drained_looks > 0;
-            let looked = if looks { self.look(now_us) } else { None };
+            let looked = match (looks, is_over) {
+                (false, _) => None,
+                (_, true) => self.look(now_us),
+                (_, false) => self.gather(now_us),
+            };
             match looked {
                 Some(Looked::Some) => self.drained_looks -= usize::from(is_over),
                 Some(Looked::Gone) => {}

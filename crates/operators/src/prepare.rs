@@ -191,6 +191,8 @@ pub struct Preparer {
     physical: usize,
     event_time: Option<EventTime>,
     max_ahead_us: Option<i64>,
+    /// Only the clock of a log decides what is too far ahead.
+    log_alone: bool,
     /// How late records may be.
     lateness_us: i64,
     /// By stage that takes the records.
@@ -210,6 +212,7 @@ impl Preparer {
             physical: source.projection.len(),
             event_time: source.event_time.clone(),
             max_ahead_us,
+            log_alone: false,
             lateness_us: 0,
             spreads,
             arrays: Vec::new(),
@@ -220,6 +223,12 @@ impl Preparer {
     /// No batch has more records: a source may decode more at once, where that is cheaper.
     pub fn with_rows_max(self, rows_max: usize) -> Preparer {
         Preparer { rows_max: rows_max.max(1), ..self }
+    }
+
+    /// The clock of this machine does not decide what is too far ahead: when records are read
+    /// again, the watermarks have to be the same.
+    pub fn with_log_alone(self, log_alone: bool) -> Preparer {
+        Preparer { log_alone, ..self }
     }
 
     /// Records may be so late.
@@ -269,7 +278,8 @@ impl Preparer {
     pub fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
         let mut decoded = chunk.decode_reporting()?;
-        let watermark_us = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
+        let ahead_us = self.max_ahead_us.filter(|_| !self.log_alone);
+        let watermark_us = ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
         let limits = Limits { now_us, watermark_us, log: None };
         let mut completed = self.complete(&decoded.batch, self.limits_of(&decoded, limits));
         if let (Err(error), false) = (&completed, matches!(decoded.failing, Failing::Fails)) {

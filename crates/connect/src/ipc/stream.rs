@@ -52,12 +52,18 @@ pub struct ArrowBatch {
     row: u64,
     /// Bytes of dictionaries that this batch is the first to have.
     dictionary_bytes: u64,
+    has_dictionaries: bool,
 }
 
 impl ArrowBatch {
     /// Rows that have not been handed out.
     pub fn rows(&self) -> u64 {
         self.current.rows - self.row
+    }
+
+    /// Whether columns have dictionaries.
+    pub fn has_dictionaries(&self) -> bool {
+        self.has_dictionaries
     }
 
     /// About how many bytes the batch takes, its body and new dictionaries included.
@@ -148,10 +154,12 @@ impl ArrowMessages {
             return Err(damaged(&place, message));
         }
         let (plan, dictionaries) = (self.plan.clone(), self.dictionaries.clone());
+        let has_dictionaries = !dictionaries.is_empty();
         let current = Current::new(plan, (message, body, rows), dictionaries, place, self.rows)?;
         (self.batches, self.rows) = (self.batches + 1, self.rows.saturating_add(rows));
         let dictionary_bytes = std::mem::take(&mut self.new_bytes);
-        Ok((rows > 0).then_some(ArrowBatch { current, row: 0, dictionary_bytes }))
+        let batch = ArrowBatch { current, row: 0, dictionary_bytes, has_dictionaries };
+        Ok((rows > 0).then_some(batch))
     }
 
     /// Takes in a dictionary, unless all take too many bytes with it.

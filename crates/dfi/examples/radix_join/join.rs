@@ -87,7 +87,7 @@ pub(crate) struct Joined {
     pub(crate) sum: u64,
 }
 
-/// A hash table of one partition's inner tuples: chains in the order of arrival.
+/// A hash table of inner tuples: chains in the order of arrival.
 struct Chains {
     heads: Vec<u32>,
     tuples: Vec<(Packed, u32)>,
@@ -95,31 +95,25 @@ struct Chains {
 
 const NONE: u32 = u32::MAX;
 
+fn hash(key: u32) -> u64 {
+    u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 impl Chains {
-    fn new() -> Chains {
-        Chains { heads: vec![NONE; 1 << 10], tuples: Vec::new() }
+    /// A table for so many tuples at most.
+    fn new(tuples: usize) -> Chains {
+        let heads = vec![NONE; tuples.next_power_of_two()];
+        Chains { heads, tuples: Vec::with_capacity(tuples) }
     }
 
     fn slot(&self, key: u32) -> usize {
-        let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (hash >> 32) as usize & (self.heads.len() - 1)
+        (hash(key) >> 32) as usize & (self.heads.len() - 1)
     }
 
     fn insert(&mut self, tuple: Packed) {
-        if self.tuples.len() == self.heads.len() {
-            self.grow();
-        }
         let slot = self.slot(tuple.key);
         self.tuples.push((tuple, self.heads[slot]));
         self.heads[slot] = (self.tuples.len() - 1) as u32;
-    }
-
-    fn grow(&mut self) {
-        self.heads = vec![NONE; 4 * self.heads.len()];
-        for at in 0..self.tuples.len() {
-            let slot = self.slot(self.tuples[at].0.key);
-            self.tuples[at].1 = std::mem::replace(&mut self.heads[slot], at as u32);
-        }
     }
 
     fn probe(&self, tuple: Packed, joined: &mut Joined) {
@@ -132,6 +126,73 @@ impl Chains {
                 joined.sum = joined.sum.wrapping_add(product);
             }
             at = next;
+        }
+    }
+}
+
+/// Tuples by local partition: a table of a partition fits a processor's cache. A partition grows by
+/// pieces, so nothing is copied.
+struct Locals(Vec<Vec<Vec<Packed>>>);
+
+const LOCAL_BITS: u32 = 8;
+const PIECE_TUPLES: usize = 1 << 11;
+
+impl Locals {
+    fn new() -> Locals {
+        Locals(vec![vec![Vec::with_capacity(PIECE_TUPLES)]; 1 << LOCAL_BITS])
+    }
+
+    fn add(&mut self, tuple: Packed) {
+        let pieces = &mut self.0[(hash(tuple.key) >> (64 - LOCAL_BITS)) as usize];
+        match pieces.last_mut() {
+            Some(piece) if piece.len() < PIECE_TUPLES => piece.push(tuple),
+            _ => {
+                let mut piece = Vec::with_capacity(PIECE_TUPLES);
+                piece.push(tuple);
+                pieces.push(piece);
+            }
+        }
+    }
+}
+
+/// Inner tuples, and outer ones if they have to wait for their table.
+enum Tables {
+    /// One table. Outer tuples probe it at once.
+    One(Chains),
+    Many(Locals, Locals),
+}
+
+/// Tuples of a table that tuples of all keys come to: it fits a second-level cache.
+const TABLE_TUPLES: usize = 1 << 14;
+
+impl Tables {
+    fn insert(&mut self, tuple: Packed) {
+        match self {
+            Tables::One(table) if table.tuples.len() < TABLE_TUPLES => table.insert(tuple),
+            Tables::One(table) => {
+                let mut locals = Locals::new();
+                table.tuples.iter().for_each(|(tuple, _)| locals.add(*tuple));
+                locals.add(tuple);
+                *self = Tables::Many(locals, Locals::new());
+            }
+            Tables::Many(inner, _) => inner.add(tuple),
+        }
+    }
+
+    fn probe(&mut self, tuple: Packed, joined: &mut Joined) {
+        match self {
+            Tables::One(table) => table.probe(tuple, joined),
+            Tables::Many(_, outer) => outer.add(tuple),
+        }
+    }
+
+    /// Joins the tuples that wait.
+    fn finish(self, joined: &mut Joined) {
+        let Tables::Many(inner, outer) = self else { return };
+        for (inner, outer) in inner.0.into_iter().zip(outer.0) {
+            let mut table = Chains::new(inner.iter().map(Vec::len).sum());
+            inner.iter().flatten().for_each(|tuple| table.insert(*tuple));
+            outer.iter().flatten().for_each(|tuple| table.probe(*tuple, joined));
         }
     }
 }
@@ -167,27 +228,29 @@ pub(crate) enum Outer<'a, F: Fabric> {
     Fragment(&'a [Row]),
 }
 
-/// A partition: builds while the inner relation arrives, then probes while the outer one does.
+/// A partition: builds while the inner relation arrives, then probes while the outer one does. If
+/// the inner relation is large, it divides both as they arrive, and then joins the parts.
 pub(crate) fn build_and_probe<F: Fabric>(
     mut inner: Target<F>,
     outer: Outer<'_, F>,
     plan: Plan,
 ) -> Result<Joined> {
-    let (mut chains, mut joined) = (Chains::new(), Joined::default());
+    let (mut tables, mut joined) = (Tables::One(Chains::new(TABLE_TUPLES)), Joined::default());
     while let Some(batch) = inner.consume()? {
-        batch.rows::<Packed>()?.iter().for_each(|tuple| chains.insert(*tuple));
+        batch.rows::<Packed>()?.iter().for_each(|tuple| tables.insert(*tuple));
     }
     match outer {
         Outer::Flow(mut outer) => {
             while let Some(batch) = outer.consume()? {
                 let tuples = batch.rows::<Packed>()?.iter();
-                tuples.for_each(|tuple| chains.probe(*tuple, &mut joined));
+                tuples.for_each(|tuple| tables.probe(*tuple, &mut joined));
             }
         }
         Outer::Fragment(rows) => {
-            rows.iter().for_each(|row| chains.probe(plan.split(*row).1, &mut joined));
+            rows.iter().for_each(|row| tables.probe(plan.split(*row).1, &mut joined));
         }
     }
+    tables.finish(&mut joined);
     Ok(joined)
 }
 

@@ -8,7 +8,8 @@
 //! Sender threads read their part of both relations once: there is no histogram pass, since a flow
 //! needs no sizes in advance. Each partition has a target of its own. A partition builds its hash
 //! table while segments of the inner relation arrive, and probes while segments of the outer one
-//! arrive: there is no barrier between partitioning and joining.
+//! arrive: there is no barrier between partitioning and joining. Where the inner relation is large,
+//! a partition divides both relations as they arrive, and then joins part by part, in the cache.
 //!
 //! Tuples are compressed. All keys of a radix partition have the same low bits, so these bits do
 //! not travel, and a tuple takes 8 bytes instead of 16. The segments of the sources' rings are the

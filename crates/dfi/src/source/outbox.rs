@@ -10,6 +10,12 @@ use millstream_flow::link::Position;
 use crate::ring::{Shape, checksum};
 use crate::source::lane::Sealed;
 
+/// A place in the ring, so that a tuple costs few loads.
+struct Next(*mut u8);
+
+// SAFETY: the ring goes with the outbox.
+unsafe impl Send for Next {}
+
 /// A ring of the source: for one target, or for all if each gets the same tuples.
 pub(crate) struct Outbox {
     pub(crate) ring: Region,
@@ -24,8 +30,10 @@ pub(crate) struct Outbox {
     /// The slot being filled: index and first byte.
     slot: usize,
     start: usize,
-    /// Bytes filled, and how many may be: 0 while the slot is not open.
-    fill: usize,
+    /// Where the next tuple goes, and bytes that fit there: 0 while the slot is not open.
+    next: Next,
+    room: usize,
+    /// Bytes that fit into the open slot: 0 while it is not open.
     limit: usize,
     /// Of the segment in the targets' rings, for its lap.
     at: Position,
@@ -34,24 +42,25 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new(ring: Region, lanes: Range<usize>, shape: &Shape) -> Outbox {
         let at = shape.start();
-        let (slot, start, fill, limit) = (0, 0, 0, 0);
-        Outbox { ring, lanes, sealed: 0, ready: 0, has_ended: false, slot, start, fill, limit, at }
+        let (slot, start, room, limit) = (0, 0, 0, 0);
+        let (sealed, ready, has_ended, next) = (0, 0, false, Next(ring.as_ptr()));
+        Outbox { ring, lanes, sealed, ready, has_ended, slot, start, next, room, limit, at }
     }
 
     /// Whether so many more bytes fit into the open segment.
     #[inline(always)]
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.limit - self.fill >= bytes
+        self.room >= bytes
     }
 
     /// Bytes that fit into the open segment.
     pub(crate) fn room(&self) -> usize {
-        self.limit - self.fill
+        self.room
     }
 
     /// Whether the open segment has tuples.
     pub(crate) fn has_tuples(&self) -> bool {
-        self.fill > 0
+        self.room < self.limit
     }
 
     /// Whether a segment is open.
@@ -63,14 +72,14 @@ impl Outbox {
     #[inline(always)]
     pub(crate) fn copy(&mut self, tuple: &[u8]) {
         debug_assert!(self.has_room(tuple.len()), "no room for the tuple");
-        // SAFETY: `fill` and the tuple are within `limit`, which is a segment's payload while the
-        // slot is open; slots lie inside the ring, which this thread alone writes. The tuple is not
-        // in the ring: no slice of it is handed out.
+        // SAFETY: `room` bytes behind `next` are in the payload of the open slot; slots lie inside
+        // the ring, which this thread alone writes. The tuple is not in the ring: no slice of it is
+        // handed out.
         unsafe {
-            let to = self.ring.as_ptr().add(self.start + self.fill);
-            std::ptr::copy_nonoverlapping(tuple.as_ptr(), to, tuple.len());
+            std::ptr::copy_nonoverlapping(tuple.as_ptr(), self.next.0, tuple.len());
+            self.next.0 = self.next.0.add(tuple.len());
         }
-        self.fill += tuple.len();
+        self.room -= tuple.len();
     }
 
     /// The slot to open next, and the number of the segment that was in it before, if any.
@@ -78,15 +87,18 @@ impl Outbox {
         (self.slot, self.sealed.checked_sub(shape.source_segments as u64))
     }
 
-    /// Opens the next slot, which no lane needs any more.
-    pub(crate) fn open(&mut self, shape: &Shape) {
-        self.limit = shape.payload;
+    /// Opens the next slot, which no lane needs any more, for so many bytes at most.
+    pub(crate) fn open(&mut self, bytes: usize, shape: &Shape) {
+        self.limit = bytes.min(shape.payload);
+        self.room = self.limit;
+        // SAFETY: a slot begins inside the ring.
+        self.next = Next(unsafe { self.ring.as_ptr().add(self.start) });
     }
 
     /// Seals the open slot.
     #[inline]
     pub(crate) fn seal(&mut self, end: bool, shape: &Shape) {
-        let footer = if end { Footer::END } else { Footer::full(self.fill as u32) };
+        let footer = if end { Footer::END } else { Footer::full((self.limit - self.room) as u32) };
         let word = footer.encode(self.at.lap());
         self.ring.word(shape.word_at(self.start)).store(word, Ordering::Relaxed);
         self.at.advance();
@@ -100,7 +112,7 @@ impl Outbox {
         if self.slot == shape.source_segments {
             (self.slot, self.start) = (0, 0);
         }
-        (self.fill, self.limit) = (0, 0);
+        (self.room, self.limit) = (0, 0);
     }
 
     /// Segments that need a number, since the beginning.
@@ -141,6 +153,6 @@ impl Outbox {
 
     /// Refuses all later tuples.
     pub(crate) fn shut(&mut self) {
-        (self.fill, self.limit) = (0, 0);
+        (self.room, self.limit) = (0, 0);
     }
 }

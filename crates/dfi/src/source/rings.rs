@@ -212,7 +212,7 @@ impl<F: Fabric> RingSource<F> {
         }
         let outbox = &mut self.outboxes[at];
         outbox.copy(tuple);
-        if self.shape.latency || !outbox.has_room(tuple.len()) {
+        if !outbox.has_room(tuple.len()) {
             self.seal(at)?;
         }
         Ok(true)
@@ -237,7 +237,8 @@ impl<F: Fabric> RingSource<F> {
                 return Ok(false);
             }
         }
-        self.outboxes[at].open(&self.shape);
+        let bytes = if self.shape.latency { self.tuple_bytes } else { self.shape.payload };
+        self.outboxes[at].open(bytes, &self.shape);
         Ok(true)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_fabric::{Fabric, Region};
-use millstream_flow::channel::footer::Footer;
+use millstream_flow::channel::footer::{Footer, lap_of};
 use millstream_flow::link::{CONTROL, Link, PEER_COUNT, Position};
 
 use crate::error::{Error, Result};
@@ -52,6 +52,13 @@ impl<F: Fabric> Inlet<F> {
         let at = shape.start();
         let (progress, held) = (Progress::Open, at);
         Inlet { link, peer, ring, count, at, found: 0, held, freed: 0, least: 0, progress }
+    }
+
+    /// Whether the footer of the next segment is of this lap.
+    #[inline(always)]
+    pub(crate) fn has_news(&self, shape: &Shape) -> bool {
+        let word = self.ring.word(shape.word_at(self.at.offset));
+        lap_of(word.load(Ordering::Relaxed)) == self.at.lap() && self.progress == Progress::Open
     }
 
     /// The footer of the next segment, if the segment is complete.

@@ -22,7 +22,10 @@ use crate::thread::{Loss, Role};
 
 /// Looks at all rings, without finding anything, between two polls of the completion queue.
 const LOOKS_PER_POLL: u32 = 16;
-/// A target that is seldom called polls at least so often, if it is called.
+/// Calls, without finding anything, of a caller that does not wait, between two looks at the clock.
+/// A look at the clock takes as long as a look at several rings.
+const LOOKS_PER_CLOCK: u32 = 8;
+/// A target that is seldom called polls about so often, if it is called.
 pub(crate) const POLL_EVERY: Duration = Duration::from_millis(10);
 /// A waiting target looks for so long before it sleeps; ten times as long where polling does the
 /// network card's work, as channels do.
@@ -169,6 +172,9 @@ impl<F: Fabric> RingTarget<F> {
             let at = self.next;
             self.next = if at + 1 == count { 0 } else { at + 1 };
             let inlet = &mut self.inlets[at];
+            if !inlet.has_news(&self.shape) {
+                continue;
+            }
             match inlet.look(&self.shape, self.tuple_bytes) {
                 Ok(None) => {}
                 Ok(Some(footer)) if footer.end => inlet.end(),
@@ -202,7 +208,7 @@ impl<F: Fabric> RingTarget<F> {
         self.looks = self.looks.wrapping_add(1);
         let by_polling = self.fabric.limits().progress_by_polling;
         let often = by_polling || self.looks.is_multiple_of(LOOKS_PER_POLL) || self.has_ending();
-        if often || seldom {
+        if often || (seldom && self.looks.is_multiple_of(LOOKS_PER_CLOCK)) {
             let now = self.fabric.now();
             if often || now.saturating_sub(self.polled) >= POLL_EVERY {
                 return self.look_closer(now);

@@ -126,6 +126,7 @@ impl Opening<'_> {
             from,
             preparer: Preparer::new(source, max_ahead_us, spreads)
                 .with_arrays(compiled.arrays(number))
+                .with_log_alone(self.computes_again())
                 .with_lateness(settings.allowed_lateness_us)
                 .with_rows_max(settings.batch_rows),
             idle_timeout_us: source
@@ -152,20 +153,23 @@ impl Opening<'_> {
         let mut names = splits.iter().map(|split| split.name());
         let new = names.find(|name| !from.splits.contains_key(*name));
         match new.filter(|_| !from.splits.is_empty()) {
-            Some(name) if self.sinks.iter().any(|sink| sink.waits_for_checkpoint()) => {
-                Err(Error::Io {
-                    place: format!("table {source}"),
-                    message: format!(
-                        "'{name}' has come since the last checkpoint; its records would come \
+            Some(name) if self.computes_again() => Err(Error::Io {
+                place: format!("table {source}"),
+                message: format!(
+                    "'{name}' has come since the last checkpoint; its records would come \
                          between rows that an output has already and that are computed again"
-                    ),
-                    help: "let the table look for new partitions itself, so that they join at a \
+                ),
+                help: "let the table look for new partitions itself, so that they join at a \
                            checkpoint; or start the job anew"
-                        .into(),
-                })
-            }
+                    .into(),
+            }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether rows that an output has already are computed again after a crash.
+    fn computes_again(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.waits_for_checkpoint())
     }
 
     /// Whether rows of a source's records are written without windows to an output that finds rows

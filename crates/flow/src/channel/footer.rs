@@ -15,6 +15,13 @@ const END: u64 = 1 << 32;
 const FREE: u64 = 1 << 33;
 const UNUSED: u64 = 0x00ff_fffc_0000_0000;
 const LAP_SHIFT: u32 = 56;
+
+/// The lap that a footer's word names.
+#[inline]
+pub fn lap_of(word: u64) -> u8 {
+    (word >> LAP_SHIFT) as u8
+}
+
 /// Contents of a footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
@@ -53,7 +60,7 @@ impl Footer {
     /// Decodes a word that a peer wrote: `None` if it is not (yet) of this lap.
     #[inline]
     pub fn decode(word: u64, lap: u8, payload_bytes: usize) -> Option<Result<Footer, BadFooter>> {
-        if word >> LAP_SHIFT != u64::from(lap) {
+        if lap_of(word) != lap {
             return None;
         }
         let bytes = word & LENGTH_MASK;

@@ -33,6 +33,7 @@ impl Position {
     }
 
     /// The lap around the ring, as footers name it.
+    #[inline]
     pub fn lap(&self) -> u8 {
         self.lap
     }

@@ -65,6 +65,22 @@ fn next(split: &mut dyn Split) -> Got {
     }
 }
 
+/// So many rows: short batches may come together, or apart.
+fn rows(split: &mut dyn Split, count: usize) -> Got {
+    let mut all = Vec::new();
+    loop {
+        match next(split) {
+            Got::Rows(rows, watermark) => {
+                all.extend(rows);
+                if all.len() >= count {
+                    return Got::Rows(all, watermark);
+                }
+            }
+            got => return got,
+        }
+    }
+}
+
 fn notices(split: &mut dyn Split) -> Vec<String> {
     std::iter::from_fn(|| split.notice()).collect()
 }

@@ -11,7 +11,7 @@ use millstream_contract::Result;
 use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
 use millstream_ingest::{Producer, ProducerOptions};
 
-use super::{Got, JOINED, batch, farewell, next, notices, poll, schema, table};
+use super::{Got, JOINED, batch, farewell, next, notices, poll, rows, schema, table};
 
 /// An open table, which reads both columns.
 struct Open {
@@ -175,9 +175,7 @@ fn what_lies_in_the_ring_of_a_drained_job_counts() {
     assert_eq!((open.next(0), open.next(1)), (JOINED, JOINED));
     thread::sleep(Duration::from_millis(100));
     assert!(open.splits.iter_mut().take(2).all(|split| split.drain()));
-    for n in 0..3 {
-        assert_eq!(open.next(0), Got::Rows(vec![n], None));
-    }
+    assert_eq!(rows(&mut *open.splits[0], 3), Got::Rows(vec![0, 1, 2], None));
     assert_eq!(open.next(0), Got::Ended);
     let error = stays.finish().unwrap_err().to_string();
     assert!(error.contains("being drained") && error.contains("taken before: 3"), "{error}");
@@ -214,6 +212,20 @@ fn a_producer_that_ends_waits_for_a_slow_job() {
     thread::sleep(Duration::from_millis(300));
     drop(open);
     assert!(finishing.join().unwrap().is_err());
+}
+
+/// Short batches that wait in a ring are one chunk, up to the next watermark.
+#[test]
+fn short_batches_are_merged() {
+    let mut open = Open::new("shm", &[("segment", "4 KB")]);
+    let mut producer = open.producer("a");
+    (0..5).for_each(|n| producer.send(&batch(3 * n..3 * n + 3)).unwrap());
+    producer.send_watermark(9).unwrap();
+    producer.send(&batch(15..16)).unwrap();
+    assert_eq!(open.next(0), JOINED);
+    assert_eq!(open.next(0), Got::Rows((0..15).collect(), None));
+    assert_eq!(open.next(0), Got::Rows(vec![], Some(9)));
+    assert_eq!(open.next(0), Got::Rows(vec![15], None));
 }
 
 /// Other splits have their turn meanwhile.

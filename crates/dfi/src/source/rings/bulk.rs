@@ -33,10 +33,9 @@ impl<F: Fabric> RingSource<F> {
             return Ok(0);
         }
         let outbox = &mut self.outboxes[at];
-        let room = if self.shape.latency { self.tuple_bytes } else { outbox.room() };
-        let bytes = tuples.len().min(room / self.tuple_bytes * self.tuple_bytes);
+        let bytes = tuples.len().min(outbox.room() / self.tuple_bytes * self.tuple_bytes);
         outbox.copy(&tuples[..bytes]);
-        if self.shape.latency || !outbox.has_room(self.tuple_bytes) {
+        if !outbox.has_room(self.tuple_bytes) {
             self.seal(at)?;
         }
         Ok(bytes)
