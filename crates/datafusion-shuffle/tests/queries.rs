@@ -112,6 +112,11 @@ async fn with_every_design(numbers: impl IntoIterator<Item = i32>, broadcast: bo
             let counters =
                 expected.compare(Options { broadcast, ..Options::new(processes, way) }).await;
             assert_eq!(counters.serialised, 0, "every type has a layout");
+            // A worker reads its own partitions directly: of two, each has one reader.
+            let (flows, readers) = (counters.broadcasts, counters.broadcast_readers);
+            assert_eq!(flows > 0, broadcast && processes > 2, "{counters:?}");
+            assert!(readers >= 2 * flows, "{counters:?}");
+            assert_eq!(counters.messages_received > counters.messages_sent, flows > 0);
             let datagrams = design.transport == Transport::Datagrams;
             assert!(datagrams || counters.in_place > 0, "{counters:?}");
             println!("{design}, {processes} processes: {:?}, {counters:?}", begun.elapsed());

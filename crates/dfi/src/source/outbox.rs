@@ -73,6 +73,15 @@ impl Outbox {
         self.fill += tuple.len();
     }
 
+    /// Lets `fill` write so many bytes of the open segment, which has room for them.
+    pub(crate) fn fill_with(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(self.has_room(bytes), "no room for the tuples");
+        // SAFETY: within the open slot, which this thread alone writes, and which nobody reads
+        // before it is sealed.
+        fill(unsafe { self.ring.slice_mut(self.start + self.fill, bytes) });
+        self.fill += bytes;
+    }
+
     /// The slot to open next, and the number of the segment that was in it before, if any.
     pub(crate) fn next_slot(&self, shape: &Shape) -> (usize, Option<u64>) {
         (self.slot, self.sealed.checked_sub(shape.source_segments as u64))
