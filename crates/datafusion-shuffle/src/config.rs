@@ -26,6 +26,9 @@ pub struct Config {
     pub window_bytes: u64,
     /// Messages that are shorter are copied out at once: a slot is worth more than such a copy.
     pub copy_below_bytes: usize,
+    /// How long the first reader of a broadcast waits for others, with which it then shares a flow.
+    /// Zero: each reader gets a copy through its own link.
+    pub gather: Duration,
     /// How long connecting to a worker, and its answer to a request, may take.
     pub patience: Duration,
 }
@@ -50,6 +53,7 @@ impl Config {
             lanes,
             window_bytes: 2 << 20,
             copy_below_bytes: 8 * 1024,
+            gather: Duration::from_millis(5),
             patience: Duration::from_secs(12),
         }
     }

@@ -109,6 +109,22 @@ pub(crate) struct Opened {
     /// The schema of their batches, as Arrow IPC.
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) schema: Vec<u8>,
+    /// The flow through which the streams come; none: the lanes.
+    #[prost(message, optional, tag = "3")]
+    pub(crate) joined: Option<Joined>,
+}
+
+/// A reader's place in the flow of a broadcast, in which streams are numbered from 0.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Joined {
+    #[prost(string, tag = "1")]
+    pub(crate) flow: String,
+    /// Port of the registry at the writer's host.
+    #[prost(uint32, tag = "2")]
+    pub(crate) port: u32,
+    /// Index among the flow's targets.
+    #[prost(uint32, tag = "3")]
+    pub(crate) target: u32,
 }
 
 /// Streams could not be opened.

@@ -13,11 +13,16 @@ millstream_flow::counters! {
         streams_begun,
         /// Streams that are over: sent to their end, or given up for lack of a reader.
         streams_over,
+        /// Flows of broadcasts made as a writer.
+        broadcasts,
+        /// Readers of these flows.
+        broadcast_readers,
         /// Batches that were put into slots.
         batches_sent,
         /// Batches whose types have no layout here, and which went as Arrow IPC.
         serialised,
-        /// Messages of the batches, with ends of streams.
+        /// Messages of the batches, with ends of streams. A message of a flow counts once here, and
+        /// at each reader.
         messages_sent,
         /// Bytes of these messages, headers included. Each byte was copied once, into the slot.
         bytes_sent,

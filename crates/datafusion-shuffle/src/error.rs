@@ -53,6 +53,9 @@ pub enum Error {
     /// An endpoint failed.
     #[error(transparent)]
     Shuffle(#[from] millstream_flow::shuffle::Error),
+    /// The flow of a broadcast failed.
+    #[error("broadcast: {0}")]
+    Flow(#[from] millstream_dfi::Error),
     /// A batch cannot be laid out, or what has arrived is no batch.
     #[error("a batch cannot be exchanged: {0}")]
     Batch(String),

@@ -1,19 +1,23 @@
 //! A process's part in the exchange.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use datafusion_distributed::grpc::DefaultChannelResolver;
 use futures::StreamExt;
+use millstream_dfi::RegistryService;
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use tokio::sync::{OnceCell, mpsc};
 use url::Url;
 
+use crate::broadcast::{Branch, Gatherings};
 use crate::common::Common;
 use crate::config::Config;
-use crate::control::{Answer, Said, ToReader, call};
+use crate::control::{Answer, Joined, Said, ToReader, call};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::inbound::{Inbound, Opening};
@@ -32,6 +36,10 @@ struct Inner<F: Fabric> {
     mover: Mover,
     channels: DefaultChannelResolver,
     links: Mutex<HashMap<Url, Link<F>>>,
+    /// Readers of broadcasts that wait for others, and the registry at which flows are declared,
+    /// once there was one.
+    gatherings: Gatherings,
+    registry: Mutex<Option<Arc<RegistryService>>>,
 }
 
 impl<F: Fabric> Clone for Exchange<F> {
@@ -50,8 +58,9 @@ impl<F: Fabric> Exchange<F> {
         let last_id = AtomicU32::new(0);
         let common = Arc::new(Common { config, token, counters, bell, last_id });
         let channels = DefaultChannelResolver::default();
-        let links = Mutex::default();
-        Ok(Exchange(Arc::new(Inner { fabric, common, mover, channels, links })))
+        let (links, gatherings, registry) = Default::default();
+        let inner = Inner { fabric, common, mover, channels, links, gatherings, registry };
+        Ok(Exchange(Arc::new(inner)))
     }
 
     /// Counts so far.
@@ -74,6 +83,45 @@ impl<F: Fabric> Exchange<F> {
 
     pub(crate) fn look_after(&self, link: Arc<dyn Member>) {
         self.0.mover.add(link);
+    }
+
+    /// How long readers of a broadcast wait for others.
+    pub(crate) fn gather(&self) -> Duration {
+        self.0.common.config.gather
+    }
+
+    pub(crate) fn gatherings(&self) -> &Gatherings {
+        &self.0.gatherings
+    }
+
+    /// The registry of this process' broadcasts.
+    pub(crate) fn registry(&self) -> Result<Arc<RegistryService>> {
+        let mut registry = lock(&self.0.registry);
+        if let Some(registry) = &*registry {
+            return Ok(registry.clone());
+        }
+        let anywhere = (Ipv4Addr::UNSPECIFIED, 0).into();
+        let opened = Arc::new(RegistryService::open(self.0.common.token, anywhere)?);
+        Ok(registry.insert(opened).clone())
+    }
+
+    /// Joins the flow of a broadcast, through which streams of a link come.
+    pub(crate) async fn follow(
+        &self,
+        url: &Url,
+        joined: Joined,
+        streams: (Arc<Inbound<F>>, u32, u32),
+    ) -> Result<()> {
+        let (fabric, common) = (self.0.fabric.clone(), self.0.common.clone());
+        let worker = url.clone();
+        // Joining waits for the writer and all readers.
+        let connecting = tokio::task::spawn_blocking(move || {
+            Branch::connect(&fabric, (&common, &worker), &joined, streams)
+        });
+        let refused = |reason: String| Error::Connect { worker: url.to_string(), reason };
+        let branch = connecting.await.map_err(|error| refused(error.to_string()))??;
+        self.look_after(Arc::new(branch));
+        Ok(())
     }
 
     /// The link to a worker, which is made if there is none, or if the last one is broken.

@@ -48,6 +48,12 @@ impl Frame {
         line
     }
 
+    /// A message without the bytes that fill it up to whole tuples of a flow.
+    pub(crate) fn unpad(padded: &[u8]) -> Option<&[u8]> {
+        let bytes = padded.get(16..20)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))?;
+        padded.get(..HEADER_BYTES.checked_add(bytes as usize)?)
+    }
+
     /// The header of a message, if it is one and says the message's length.
     pub(crate) fn decode(message: &[u8]) -> Option<Frame> {
         let (line, rest) = message.split_first_chunk::<HEADER_BYTES>()?;
@@ -90,6 +96,10 @@ mod tests {
         };
         let message = [&frame.encode()[..], b"abc"].concat();
         assert_eq!(Frame::decode(&message), Some(frame));
+        let padded = [&message[..], &[0; 13]].concat();
+        assert_eq!(Frame::unpad(&padded), Some(&message[..]));
+        assert_eq!(Frame::unpad(&message[..66]), None, "shorter than it says");
+        assert_eq!(Frame::unpad(&message[..19]), None, "no header");
         assert_eq!(Frame::decode(&message[..66]), None, "shorter than it says");
         assert_eq!(Frame::decode(&message[..63]), None, "no header");
         let mut strange = message.clone();

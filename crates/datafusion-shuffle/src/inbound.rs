@@ -2,6 +2,7 @@
 //! they belong to.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -16,7 +17,7 @@ use tokio::sync::{SetOnce, mpsc, oneshot};
 use tonic::{Status, Streaming};
 
 use crate::common::{Common, Registered, decode_hellos, encode_hellos};
-use crate::control::{Answer, Credit, Hellos, Open, Said, ToReader, ToWriter};
+use crate::control::{Answer, Credit, Hellos, Joined, Open, Said, ToReader, ToWriter};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, HEADER_BYTES};
 use crate::image::decode_schema;
@@ -34,7 +35,17 @@ struct Lane<F: Fabric> {
 }
 
 /// Calls that wait for the writer's answer.
-type Answers = HashMap<u32, oneshot::Sender<Result<SchemaRef>>>;
+type Answers = HashMap<u32, oneshot::Sender<Result<(SchemaRef, Option<Joined>)>>>;
+
+/// Streams that a worker has opened.
+pub(crate) struct OpenStreams {
+    pub(crate) schema: SchemaRef,
+    /// Number of the first stream.
+    pub(crate) first: u32,
+    pub(crate) inboxes: Vec<Arc<Inbox>>,
+    /// The flow that brings the streams; `None`: the lanes do.
+    pub(crate) joined: Option<Joined>,
+}
 
 /// The reading end.
 pub(crate) struct Inbound<F: Fabric> {
@@ -105,7 +116,7 @@ impl<F: Fabric> Inbound<F> {
         &self,
         mut open: Open,
         pool: &Arc<dyn MemoryPool>,
-    ) -> Result<(SchemaRef, u32, Vec<Arc<Inbox>>)> {
+    ) -> Result<OpenStreams> {
         let count = u32::try_from(open.end.saturating_sub(open.start))
             .map_err(|_| Error::Batch("a task has too many partitions".into()))?;
         // A number for the answer, even if there are no streams.
@@ -123,8 +134,8 @@ impl<F: Fabric> Inbound<F> {
             return Err(error.clone());
         }
         let patience = self.common.config.patience;
-        let schema = match tokio::time::timeout(patience, answered).await {
-            Ok(Ok(schema)) => schema?,
+        let (schema, joined) = match tokio::time::timeout(patience, answered).await {
+            Ok(Ok(answer)) => answer?,
             Ok(Err(_)) => return Err(self.error()),
             Err(_) => {
                 let reason = format!("it has not answered for {} s", patience.as_secs());
@@ -134,7 +145,7 @@ impl<F: Fabric> Inbound<F> {
         closing.count = 0;
         self.common.count(|counters| counters.streams += u64::from(count));
         self.common.bell.ring();
-        Ok((schema, first, inboxes))
+        Ok(OpenStreams { schema, first, inboxes, joined })
     }
 
     /// The writer may send so many bytes of a stream since its beginning.
@@ -207,7 +218,7 @@ impl<F: Fabric> Inbound<F> {
             match answer {
                 Some(Answer::Opened(opened)) => {
                     let schema = decode_schema(&opened.schema).map_err(Error::from);
-                    self.answer(opened.first, schema);
+                    self.answer(opened.first, schema.map(|schema| (schema, opened.joined)));
                 }
                 Some(Answer::Refused(refused)) => {
                     let (worker, reason) = (self.worker.clone(), refused.reason);
@@ -219,10 +230,10 @@ impl<F: Fabric> Inbound<F> {
         self.fail(Error::Lost { worker: self.worker.clone(), reason: error.message().into() });
     }
 
-    fn answer(&self, first: u32, schema: Result<SchemaRef>) {
+    fn answer(&self, first: u32, answer: Result<(SchemaRef, Option<Joined>)>) {
         if let Some(waiting) = lock(&self.answers).remove(&first) {
             // Whoever has asked may be gone.
-            drop(waiting.send(schema));
+            drop(waiting.send(answer));
         }
     }
 
@@ -248,14 +259,46 @@ impl<F: Fabric> Inbound<F> {
                 self.common.count(|counters| counters.in_place += 1);
                 message.into_buffer(HEADER_BYTES, permit)
             }
-            None => {
-                let mut copy = MutableBuffer::new(bytes.len() - HEADER_BYTES);
-                copy.extend_from_slice(&bytes[HEADER_BYTES..]);
-                self.common.count(|counters| counters.copied_bytes += copy.len() as u64);
-                Buffer::from(copy)
-            }
+            None => self.copy(&bytes[HEADER_BYTES..]),
         };
         inbox.put(frame, payload).map_err(broken)
+    }
+
+    /// A message has arrived through a broadcast's flow, and is copied out of its ring.
+    pub(crate) fn copied(&self, frame: Frame, message: &[u8]) -> Result<()> {
+        self.common.count(|counters| {
+            counters.messages_received += 1;
+            counters.bytes_received += message.len() as u64;
+        });
+        let Some(inbox) = lock(&self.inboxes).get(&frame.stream).cloned() else {
+            // Closed meanwhile.
+            return Ok(());
+        };
+        let payload = self.copy(&message[HEADER_BYTES..]);
+        let broken = |what: String| Error::Protocol { worker: self.worker.clone(), what };
+        inbox.put(frame, payload).map_err(broken)
+    }
+
+    fn copy(&self, payload: &[u8]) -> Buffer {
+        let mut copy = MutableBuffer::new(payload.len());
+        copy.extend_from_slice(payload);
+        self.common.count(|counters| counters.copied_bytes += copy.len() as u64);
+        Buffer::from(copy)
+    }
+
+    /// Whether one of these streams is open.
+    pub(crate) fn has_streams(&self, mut streams: Range<u32>) -> bool {
+        let inboxes = lock(&self.inboxes);
+        streams.any(|stream| inboxes.contains_key(&stream))
+    }
+
+    /// An error of these streams alone, after what has arrived.
+    pub(crate) fn fail_streams(&self, streams: Range<u32>, error: &Error) {
+        let inboxes: Vec<_> = {
+            let mut inboxes = lock(&self.inboxes);
+            streams.filter_map(|stream| inboxes.remove(&stream)).collect()
+        };
+        inboxes.iter().for_each(|inbox| inbox.fail(error));
     }
 
     /// Takes what has arrived in a lane. Returns whether there was anything.

@@ -36,6 +36,14 @@
 //! column goes as Arrow IPC, in slots, too ([`Counters::serialised`]). Of dictionaries and views,
 //! values that nothing points to are left out, as Flight does.
 //!
+//! # Broadcasts
+//!
+//! Readers of the same task that ask at about the same time ([`Config::gather`]) share one
+//! replicate flow of [`millstream_dfi`]. The writer lays a batch out once, and the flow writes the
+//! batch to every reader's ring, whatever the design of the lanes. Readers copy messages out of
+//! their rings, which are freed in order. A reader that asks later, or alone, reads through its
+//! lanes. The slowest reader of a flow decides how fast it goes.
+//!
 //! # Flow control
 //!
 //! Each stream has a window ([`Config::window_bytes`]): the writer may be so many bytes ahead of
@@ -64,10 +72,10 @@
 //!
 //! # Limits
 //!
-//! Endpoints are used in pairs, a sender and a receiver for each lane. So a broadcast is sent once
-//! to each reader, not to a transmission group, and the designs over datagrams have as many queue
-//! pairs as the others. Each process has a thread that polls its links and sleeps between looks (50
-//! µs to 1 ms, 20 ms if no stream is open). Depth is fixed. Nothing is compressed.
+//! Endpoints are used in pairs, a sender and a receiver for each lane. So the designs over
+//! datagrams have as many queue pairs as the others. Each process has a thread that polls its links
+//! and sleeps between looks (50 µs to 1 ms, 20 ms if no stream is open). Depth is fixed. Nothing is
+//! compressed.
 //!
 //! # Example
 //!
@@ -115,12 +123,14 @@
 //! # }
 //! ```
 
+mod broadcast;
 mod common;
 mod config;
 mod control;
 mod counters;
 mod error;
 mod exchange;
+mod executing;
 mod frame;
 mod image;
 mod inbound;
@@ -132,6 +142,7 @@ mod resolver;
 mod server;
 mod slot;
 mod stream;
+mod streams;
 
 pub use config::Config;
 pub use counters::Counters;

@@ -63,11 +63,9 @@ impl<F: Fabric> Outbound<F> {
     }
 
     /// A stream of this link.
-    pub(crate) fn stream(self: &Arc<Self>, number: u32) -> Outgoing<F> {
+    pub(crate) fn stream(self: &Arc<Self>, number: u32) -> Outgoing<Outbound<F>> {
         self.streams.fetch_add(1, Ordering::AcqRel);
-        self.common.count(|counters| counters.streams_begun += 1);
-        self.common.bell.ring();
-        Outgoing { link: self.clone(), number, sequence: 0, sent: 0 }
+        Outgoing::new(self.clone(), number)
     }
 
     /// Closes the link: the other end has gone.
@@ -92,22 +90,6 @@ impl<F: Fabric> Outbound<F> {
         error
     }
 
-    /// Sends one message, when there is a slot for it.
-    async fn put(&self, lane: &Lane<F>, frame: &Frame, part: &Part<'_>) -> Result<()> {
-        loop {
-            if self.try_put(lane, frame, part)? {
-                return Ok(());
-            }
-            let freed = lane.freed.notified();
-            lane.waiting.fetch_add(1, Ordering::AcqRel);
-            self.common.bell.ring();
-            let waited = tokio::time::timeout(LOOK_AGAIN, freed).await;
-            lane.waiting.fetch_sub(1, Ordering::AcqRel);
-            // Woken or not, it looks again.
-            drop(waited);
-        }
-    }
-
     /// Copies a message into a slot and sends it, unless there is none.
     fn try_put(&self, lane: &Lane<F>, frame: &Frame, part: &Part<'_>) -> Result<bool> {
         if let Some(error) = self.failed.get() {
@@ -129,6 +111,32 @@ impl<F: Fabric> Outbound<F> {
             counters.bytes_sent += bytes as u64;
         });
         Ok(true)
+    }
+}
+
+impl<F: Fabric> Exit for Outbound<F> {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    async fn put(&self, stream: u32, frame: &Frame, part: &Part<'_>) -> Result<()> {
+        let lane = &self.lanes[stream as usize % self.lanes.len()];
+        loop {
+            if self.try_put(lane, frame, part)? {
+                return Ok(());
+            }
+            let freed = lane.freed.notified();
+            lane.waiting.fetch_add(1, Ordering::AcqRel);
+            self.common.bell.ring();
+            let waited = tokio::time::timeout(LOOK_AGAIN, freed).await;
+            lane.waiting.fetch_sub(1, Ordering::AcqRel);
+            // Woken or not, it looks again.
+            drop(waited);
+        }
+    }
+
+    fn over(&self) {
+        self.streams.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -164,9 +172,25 @@ impl<F: Fabric> Member for Outbound<F> {
     }
 }
 
+/// The way of streams out of this process: a link's lanes, or the flow of a broadcast.
+pub(crate) trait Exit: Send + Sync + 'static {
+    fn common(&self) -> &Common;
+
+    /// Sends one message of a stream, when there is room for it.
+    fn put(
+        &self,
+        stream: u32,
+        frame: &Frame,
+        part: &Part<'_>,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// A stream is over.
+    fn over(&self);
+}
+
 /// One stream's writing end.
-pub(crate) struct Outgoing<F: Fabric> {
-    link: Arc<Outbound<F>>,
+pub(crate) struct Outgoing<E: Exit> {
+    exit: Arc<E>,
     number: u32,
     /// The number of its next message.
     sequence: u64,
@@ -174,12 +198,19 @@ pub(crate) struct Outgoing<F: Fabric> {
     pub(crate) sent: u64,
 }
 
-impl<F: Fabric> Outgoing<F> {
+impl<E: Exit> Outgoing<E> {
+    /// A stream. Its exit has counted the stream already.
+    pub(crate) fn new(exit: Arc<E>, number: u32) -> Outgoing<E> {
+        exit.common().count(|counters| counters.streams_begun += 1);
+        exit.common().bell.ring();
+        Outgoing { exit, number, sequence: 0, sent: 0 }
+    }
+
     /// Puts a batch into slots.
     pub(crate) async fn batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let image = Image::of(batch)?;
         let table = image.table();
-        let parts = image.parts(&table, self.link.common.config.room());
+        let parts = image.parts(&table, self.exit.common().config.room());
         let count = u32::try_from(parts.len())
             .map_err(|_| Error::Batch("it takes more than 4 billion messages".into()))?;
         for part in &parts {
@@ -194,7 +225,7 @@ impl<F: Fabric> Outgoing<F> {
             };
             self.put(&frame, part).await?;
         }
-        self.link.common.count(|counters| {
+        self.exit.common().count(|counters| {
             counters.batches_sent += 1;
             counters.serialised += u64::from(image.kind == Kind::Serialised);
             counters.rewritten_bytes += image.rewritten_bytes;
@@ -206,7 +237,7 @@ impl<F: Fabric> Outgoing<F> {
     pub(crate) async fn end(&mut self, error: Option<String>) -> Result<()> {
         let kind = if error.is_some() { Kind::Failed } else { Kind::End };
         let text = error.unwrap_or_default();
-        let bytes = text.len().min(self.link.common.config.room());
+        let bytes = text.len().min(self.exit.common().config.room());
         let pieces = vec![(0, &text.as_bytes()[..bytes])];
         let frame = Frame {
             kind,
@@ -221,17 +252,16 @@ impl<F: Fabric> Outgoing<F> {
     }
 
     async fn put(&mut self, frame: &Frame, part: &Part<'_>) -> Result<()> {
-        let lane = &self.link.lanes[self.number as usize % self.link.lanes.len()];
-        self.link.put(lane, frame, part).await?;
+        self.exit.put(self.number, frame, part).await?;
         self.sequence += 1;
         self.sent += (HEADER_BYTES + part.bytes) as u64;
         Ok(())
     }
 }
 
-impl<F: Fabric> Drop for Outgoing<F> {
+impl<E: Exit> Drop for Outgoing<E> {
     fn drop(&mut self) {
-        self.link.streams.fetch_sub(1, Ordering::AcqRel);
-        self.link.common.count(|counters| counters.streams_over += 1);
+        self.exit.over();
+        self.exit.common().count(|counters| counters.streams_over += 1);
     }
 }

@@ -20,6 +20,7 @@ use url::Url;
 
 use crate::control::{Head, Open};
 use crate::exchange::Exchange;
+use crate::inbound::OpenStreams;
 use crate::stream::Incoming;
 
 /// A channel resolver whose channels send plans over gRPC and batches through an exchange. Give it
@@ -100,10 +101,16 @@ impl<F: Fabric> WorkerChannel for ShuffleChannel<F> {
             head,
         };
         let link = self.exchange.link(&self.url).await?;
-        let (schema, first, inboxes) = link.open(open, task_ctx.memory_pool()).await?;
-        let stream =
-            |(number, inbox)| Incoming::new(link.clone(), inbox, number, schema.clone()).boxed();
-        Ok((first..).zip(inboxes).map(stream).collect())
+        let OpenStreams { schema, first, inboxes, joined } =
+            link.open(open, task_ctx.memory_pool()).await?;
+        let count = inboxes.len() as u32;
+        let stream = |(number, inbox)| Incoming::new(link.clone(), inbox, number, schema.clone());
+        // Dropped, they are closed.
+        let streams: Vec<_> = (first..).zip(inboxes).map(stream).collect();
+        if let Some(joined) = joined {
+            self.exchange.follow(&self.url, joined, (link.clone(), first, count)).await?;
+        }
+        Ok(streams.into_iter().map(|stream| stream.boxed()).collect())
     }
 
     async fn get_worker_info(

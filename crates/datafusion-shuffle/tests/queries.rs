@@ -112,6 +112,12 @@ async fn with_every_design(numbers: impl IntoIterator<Item = i32>, broadcast: bo
             let counters =
                 expected.compare(Options { broadcast, ..Options::new(processes, way) }).await;
             assert_eq!(counters.serialised, 0, "every type has a layout");
+            // A worker reads its own partitions directly: of two, each has one reader.
+            let (flows, readers) = (counters.broadcasts, counters.broadcast_readers);
+            let (may_be, has_to_be) = (processes > 2, broadcast && processes > 2);
+            assert!((flows == 0 || may_be) && (flows > 0 || !has_to_be), "{counters:?}");
+            assert!(readers >= 2 * flows, "{counters:?}");
+            assert_eq!(counters.messages_received > counters.messages_sent, flows > 0);
             let datagrams = design.transport == Transport::Datagrams;
             assert!(datagrams || counters.in_place > 0, "{counters:?}");
             println!("{design}, {processes} processes: {:?}, {counters:?}", begun.elapsed());

@@ -103,3 +103,51 @@ fn a_lost_target_ends_the_pushing() {
     let error = (0..100_000).find_map(|_| sources[0].push_all_to(0, &much).err());
     assert!(matches!(error, Some(Error::PeerLost { .. })), "{error:?}");
 }
+
+/// Segments that are written in place arrive as they are, in order with tuples that are pushed.
+#[test]
+fn segments_are_filled_in_place() {
+    let lists = (threads(1, 1, 0), threads(2, 2, 100));
+    let goal = Bandwidth { segment: 256, segments: 4, source_segments: 2 };
+    for flow in [Flow::replicate("f"), Flow::replicate("f").ordered()] {
+        let flow = flow.schema(Row::schema()).optimise(goal);
+        let Ends { mut sources, targets } = connect(&shm(2), flow, (&lists.0, &lists.1)).unwrap();
+        let mut source = sources.remove(0);
+        let readers: Vec<_> =
+            targets.into_iter().map(|target| std::thread::spawn(move || consume(target))).collect();
+        let mut next = 0;
+        for length in (1..=8).cycle().take(100) {
+            let tuples = bytes(next..next + length);
+            while !source
+                .try_push_with(tuples.len(), |segment| segment.copy_from_slice(&tuples))
+                .unwrap()
+            {
+                std::thread::yield_now();
+            }
+            next += length;
+            source.push(&Row::new(0, next)).unwrap();
+            next += 1;
+        }
+        source.close().unwrap();
+        for reader in readers {
+            let (numbers, segments) = reader.join().unwrap();
+            assert_eq!(numbers, (0..next).collect::<Vec<_>>());
+            assert_eq!(segments.len(), 200, "each of its own, and what was pushed between");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_a_segment_is_not_filled() {
+    let flow = Flow::replicate("f").schema(Row::schema()).optimise(Latency { segments: 4 });
+    let lists = (threads(1, 1, 0), threads(1, 1, 100));
+    let mut ends = connect(&shm(1), flow, (&lists.0, &lists.1)).unwrap();
+    let mut filled = |bytes| ends.sources[0].try_push_with(bytes, |_| ());
+    for bytes in [0, 31] {
+        assert!(matches!(filled(bytes), Err(Error::TupleLength { expected: 32, .. })));
+    }
+    assert!(matches!(filled(64), Err(Error::Route { .. })), "a segment is one tuple");
+    assert!(filled(32).unwrap());
+    let Ends { mut sources, targets: _targets } = self::ends(&shm(2), Bandwidth::default());
+    assert!(matches!(sources[0].try_push_with(32, |_| ()), Err(Error::Route { .. })));
+}

@@ -175,6 +175,20 @@ impl<F: Fabric> Source<F> {
         }
     }
 
+    /// Pushes tuples of so many bytes as a segment of their own. `fill` writes the tuples in place:
+    /// there is no copy but that into the targets' rings. Never waits: returns whether there was a
+    /// segment. For replicate flows over rings, and for flows with one target.
+    ///
+    /// # Errors
+    /// As [`Source::push`]; no whole tuples, or more than a segment's payload; a flow that chooses
+    /// among targets.
+    pub fn try_push_with(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool> {
+        match &mut self.0 {
+            Sender::Rings(source) => source.try_push_with(bytes, fill),
+            Sender::Cast(_) => Err(Error::Route { what: "multicast copies tuples: push" }),
+        }
+    }
+
     /// Sends all partial segments; waits until all are posted, and the first time until each
     /// target has been reached. No further call is needed for them to arrive.
     ///

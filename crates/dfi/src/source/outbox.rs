@@ -82,6 +82,17 @@ impl Outbox {
         self.room -= tuple.len();
     }
 
+    /// Lets `fill` write so many bytes of the open segment, which has room for them.
+    pub(crate) fn fill_with(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(self.has_room(bytes), "no room for the tuples");
+        // SAFETY: as in `copy`. An open slot has no readers.
+        unsafe {
+            fill(std::slice::from_raw_parts_mut(self.next.0, bytes));
+            self.next.0 = self.next.0.add(bytes);
+        }
+        self.room -= bytes;
+    }
+
     /// The slot to open next, and the number of the segment that was in it before, if any.
     pub(crate) fn next_slot(&self, shape: &Shape) -> (usize, Option<u64>) {
         (self.slot, self.sealed.checked_sub(shape.source_segments as u64))

@@ -1,9 +1,10 @@
-//! Pushing many tuples at once.
+//! Pushing many tuples at once, from memory or in place.
 
 use millstream_fabric::Fabric;
 
 use crate::error::{Error, Result};
 use crate::source::rings::RingSource;
+use crate::source::router::Router;
 use crate::thread::wait;
 
 impl<F: Fabric> RingSource<F> {
@@ -24,6 +25,32 @@ impl<F: Fabric> RingSource<F> {
             rest = &rest[pushed..];
         }
         Ok(())
+    }
+
+    pub(crate) fn try_push_with(
+        &mut self,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<bool> {
+        if !matches!(self.router, Router::All | Router::One) {
+            let what = "a segment is filled in place where all tuples have the same targets: push";
+            return Err(Error::Route { what });
+        }
+        if bytes == 0 || !bytes.is_multiple_of(self.tuple_bytes) {
+            return Err(self.bad_length(bytes));
+        }
+        if bytes > self.shape.payload {
+            return Err(Error::Route { what: "the tuples take more than a segment: push" });
+        }
+        if self.outboxes[0].has_tuples() {
+            self.seal(0)?;
+        }
+        if !self.outboxes[0].is_open() && !self.open_for_push(0)? {
+            return Ok(false);
+        }
+        self.outboxes[0].fill_with(bytes, fill);
+        self.seal(0)?;
+        Ok(true)
     }
 
     /// Copies as many tuples as fit into the open segment of an outbox. Returns their bytes, 0 if
