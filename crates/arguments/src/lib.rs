@@ -12,7 +12,7 @@ pub struct ProcessArguments {
     #[arg(long, value_name = "P", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=PROCESSES_MAX as u64))]
     processes: Option<u64>,
-    /// What processes are connected by, if there are several [default: shm]
+    /// What processes are connected by, if there are several [default: shm, between hosts tcp]
     #[arg(long, value_enum)]
     fabric: Option<FabricName>,
 }
@@ -22,7 +22,7 @@ pub struct ProcessArguments {
 enum FabricName {
     /// Shared memory
     Shm,
-    /// The loopback interface
+    /// TCP
     Tcp,
     /// An RDMA device
     Verbs,
@@ -39,13 +39,18 @@ impl ProcessArguments {
         self.processes.map(|processes| processes as usize)
     }
 
-    /// The connection of processes.
+    /// The connection of processes on this host.
     pub fn fabric(&self) -> cluster::FabricName {
-        match self.fabric {
-            None | Some(FabricName::Shm) => cluster::FabricName::Shm,
-            Some(FabricName::Tcp) => cluster::FabricName::Tcp,
-            Some(FabricName::Verbs) => cluster::FabricName::Verbs,
-        }
+        self.given_fabric().unwrap_or(cluster::FabricName::Shm)
+    }
+
+    /// The connection of processes, if the option was given.
+    pub fn given_fabric(&self) -> Option<cluster::FabricName> {
+        self.fabric.map(|fabric| match fabric {
+            FabricName::Shm => cluster::FabricName::Shm,
+            FabricName::Tcp => cluster::FabricName::Tcp,
+            FabricName::Verbs => cluster::FabricName::Verbs,
+        })
     }
 
     /// A note for the user about a fabric without effect, since there is one process.

@@ -12,6 +12,7 @@ use millstream_arguments::{ProcessArguments, SettingArguments};
 
 use crate::failure::{Failure, is_supervised, usage};
 use crate::log::LogArguments;
+use crate::ranks::RankArguments;
 
 #[derive(Parser)]
 #[command(
@@ -44,6 +45,8 @@ pub(crate) enum Command {
         checkpoints: Box<CheckpointArguments>,
         #[command(flatten)]
         processes: ProcessArguments,
+        #[command(flatten)]
+        ranks: RankArguments,
         #[command(flatten)]
         settings: SettingArguments,
         #[command(flatten)]
@@ -281,14 +284,18 @@ pub(crate) struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
-    /// The settings, as keys and values.
-    pub(crate) fn pairs(&self) -> Result<Vec<(String, String)>, String> {
-        let mut pairs = Vec::new();
+    /// The settings, with those of checkpoints.
+    pub(crate) fn added_to(
+        &self,
+        settings: &SettingArguments,
+    ) -> Result<SettingArguments, Failure> {
+        let mut settings = settings.clone();
         if let Some(path) = &self.checkpoint {
-            pairs.push(("checkpoint.path".to_string(), checkpoint_path("--checkpoint", path)?));
+            let path = checkpoint_path("--checkpoint", path).map_err(|e| usage(&e))?;
+            settings.set.push(format!("checkpoint.path={path}"));
         }
-        pairs.extend(self.every.iter().map(|every| ("checkpoint.interval".into(), every.clone())));
-        Ok(pairs)
+        settings.set.extend(self.every.iter().map(|every| format!("checkpoint.interval={every}")));
+        Ok(settings)
     }
 
     /// The number of restarts of a killed job; `None` in the supervised program.

@@ -15,9 +15,11 @@ mod init;
 mod live;
 mod log;
 mod manual;
+mod meeting;
 mod node;
 mod output;
 mod processes;
+mod ranks;
 mod report;
 mod run;
 mod screen;
@@ -47,20 +49,23 @@ fn main() -> ExitCode {
     stack::with_enough(command)
 }
 
+/// Prints help, the version, or a mistake in the arguments.
+fn printed(error: &clap::Error) -> ExitCode {
+    // For a mistake clap's code is 2, too.
+    let code = error.exit_code();
+    match error.print() {
+        Err(e) if code == 0 && e.kind() != ErrorKind::BrokenPipe => {
+            ExitCode::from(fail(&format!("the output: {e}")).code())
+        }
+        _ => ExitCode::from(code as u8),
+    }
+}
+
 /// Runs the command of the arguments.
 fn command() -> ExitCode {
     let arguments = match arguments::parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are answers; the rest are mistakes, for which clap's code is 2 too.
-            let code = error.exit_code();
-            return match error.print() {
-                Err(e) if code == 0 && e.kind() != ErrorKind::BrokenPipe => {
-                    ExitCode::from(fail(&format!("the output: {e}")).code())
-                }
-                _ => ExitCode::from(code as u8),
-            };
-        }
+        Err(error) => return printed(&error),
     };
     if let Err(text) = millstream_cpu::check() {
         return ExitCode::from(usage(&text).code());
@@ -73,24 +78,27 @@ fn command() -> ExitCode {
             stats_json,
             checkpoints,
             processes,
+            ranks,
             settings,
             live,
             log,
         } => {
+            let place = ranks.found(processes)?;
             if let Some(restarts) = checkpoints.restarts() {
                 return supervise::run(restarts);
             }
             log.begin();
-            let path = stats_json.as_deref();
             output.check()?;
-            let mut settings = settings.clone();
-            let saved = checkpoints.pairs().map_err(|e| usage(&e))?;
-            settings.set.extend(saved.iter().map(|(key, value)| format!("{key}={value}")));
+            let path = stats_json.as_deref();
+            let settings = checkpoints.added_to(settings)?;
             let how = (&settings, &checkpoints.beginning());
-            processes.fabric_note().into_iter().for_each(|line| console::note(&line));
-            live::shown(live, &script.words(), |board| match processes.count() {
+            let party = match &place {
+                Some(place) if place.rank > 0 => return node::rank(place),
+                place => processes::Party::of(place.as_ref(), processes)?,
+            };
+            live::shown(live, &script.words(), |board| match party.count() {
                 1 => run::run(script, *output, path, &settings, how.1, board),
-                _ => processes::run(script, *output, path, processes, how, board),
+                _ => processes::run(script, *output, path, party, how, board),
             })
         }
         Command::Jobs { json } => live::jobs(*json),

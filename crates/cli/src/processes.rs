@@ -1,4 +1,4 @@
-//! `millstream run --processes P`: the statements of a script on several processes of this machine.
+//! `millstream run --processes P`, or with ranks: the statements of a script on several processes.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::arrow::array::RecordBatch;
-use millstream::program::cluster::{Cause, Guard, Interrupt, Launch, check_settings};
+use millstream::program::cluster::{
+    Cause, FabricName, Guard, Interrupt, Launch, Network, check_settings, shared_settings,
+};
 use millstream::program::saved::{Beginning, Stopping};
 use millstream::program::script::{
     EarlyEnd, FailedScript, Progress, ScriptLead, ScriptMember, ScriptTask,
@@ -19,25 +21,68 @@ use crate::arguments::{Output, Script};
 use crate::console::{Remarks, note, tell_end, warn};
 use crate::failure::{Failure, fail, failed, tell, usage};
 use crate::live::{StatusBoard, StopAnswer};
+use crate::meeting::Meeting;
 use crate::output::{print, print_rows, text_sink};
+use crate::ranks::Place;
 use crate::run::{Text, check_stats_path, read_script, say_ended, say_not_run, write_stats};
 use crate::watch::{COMMITTING, NOTHING_TO_DRAIN, STOPS, guard, stop_on_signals};
 use crate::{log, report};
+
+/// The processes of a job.
+pub(crate) struct Party {
+    launch: Launch,
+    /// Processes on this host.
+    on_host: usize,
+    fabric: Option<FabricName>,
+    /// To be closed when all have joined.
+    meeting: Option<Meeting>,
+}
+
+impl Party {
+    /// As process 0 finds them.
+    pub(crate) fn of(
+        place: Option<&Place>,
+        arguments: &ProcessArguments,
+    ) -> Result<Party, Failure> {
+        let Some(place) = place else {
+            arguments.fabric_note().into_iter().for_each(|line| note(&line));
+            let (on_host, fabric) = (arguments.count(), Some(arguments.fabric()));
+            return Ok(Party { launch: launch(on_host), on_host, fabric, meeting: None });
+        };
+        let (token, meeting) = place.token().map_err(|e| usage(&e))?;
+        note(&place.line());
+        let network = Network { address: place.address.clone() };
+        let launch = Launch::of_ranks(place.of, network, token, Arc::new(|line: &str| note(&line)));
+        let (on_host, fabric) = (place.on_host, arguments.given_fabric());
+        Ok(Party { launch, on_host, fabric, meeting })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.launch.processes
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        self.meeting.iter().for_each(Meeting::close);
+    }
+}
 
 /// Runs a script on several processes.
 pub(crate) fn run(
     script: &Script,
     output: Output,
     stats_json: Option<&Path>,
-    processes: &ProcessArguments,
+    party: Party,
     (settings, beginning): (&SettingArguments, &Beginning),
     board: &Arc<StatusBoard>,
 ) -> Result<(), Failure> {
-    let task = task(script, processes.count(), settings)?;
+    let count = party.count();
+    let task = task(script, &party, settings)?;
     let mut task = ScriptTask { beginning: beginning.clone(), ..task };
     let mut session = task.session(0).map_err(|e| usage(&e))?;
     session.print_to(move |format| text_sink(output.with_format(format)));
-    check_settings(processes.count(), session.settings()).map_err(|e| usage(&e))?;
+    check_settings(count, session.settings()).map_err(|e| usage(&e))?;
     let statements =
         parse_script(&task.text, &task.name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
     if let Some(path) = stats_json {
@@ -48,9 +93,9 @@ pub(crate) fn run(
         return write_stats(stats_json, &[]);
     }
     task.declare_files(&mut session, &statements).map_err(failed)?;
-    session.rehearse(&statements, processes.count()).map_err(failed)?;
-    let lead = ScriptLead::new(launch(processes.count()), processes.fabric(), task, session)
-        .map_err(|e| usage(&e))?;
+    session.rehearse(&statements, count).map_err(failed)?;
+    let lead = ScriptLead::new(party.launch.clone(), party.fabric, task, session);
+    let lead = lead.map_err(|e| usage(&e))?;
     let draining = Arc::<Draining>::default();
     let mut telling = Telling {
         output,
@@ -149,17 +194,19 @@ fn stop(interrupt: &Interrupt, draining: &Draining, drain: bool) -> StopAnswer {
 /// The script, and what was said about it on the command line.
 fn task(
     script: &Script,
-    processes: usize,
+    party: &Party,
     settings: &SettingArguments,
 ) -> Result<ScriptTask, Failure> {
     let Text { name, text, base_dir, standard_input } = read_script(script)?;
-    let task = ScriptTask::new(
-        (name, text),
-        base_dir,
-        processes,
-        settings.pairs().map_err(|e| usage(&e))?,
-    );
-    Ok(ScriptTask { standard_input, ..task })
+    // Ranks may have other working directories.
+    let base_dir = match party.launch.given {
+        Some(_) => std::path::absolute(base_dir).map_err(|e| usage(&e))?,
+        None => base_dir,
+    };
+    let settings = settings.pairs().map_err(|e| usage(&e))?;
+    let task = ScriptTask::new((name, text), base_dir, party.count(), settings);
+    let defaults = shared_settings(party.count(), party.on_host);
+    Ok(ScriptTask { standard_input, defaults, ..task })
 }
 
 /// Tells the terminal how the script gets on, and keeps the counters.

@@ -19,6 +19,11 @@ pub(crate) fn on_stop(stop: impl FnMut() + Send + 'static) -> Result<(), String>
     set.map_err(|e| format!("cannot listen for Ctrl-C: {e}"))
 }
 
+/// From now on a signal to stop does nothing.
+pub(crate) fn ignore_stops() {
+    STOPPING.into_iter().for_each(ignore);
+}
+
 /// Calls `stop` with each signal to stop, in a thread of its own. Has to be called while one thread
 /// alone gets signals. One that was ignored when the program started stays ignored.
 pub(crate) fn on_each_stop(

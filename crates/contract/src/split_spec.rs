@@ -29,6 +29,9 @@ pub struct FileId {
     pub inode: u64,
     /// When it was last written: seconds since the epoch, and nanoseconds.
     pub modified: (i64, i64),
+    /// Fingerprint of the first and last bytes. Another host may see the same file with another
+    /// device and number.
+    pub content: u64,
 }
 
 impl fmt::Display for FileId {

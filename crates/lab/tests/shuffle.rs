@@ -44,7 +44,7 @@ fn measure_with(
 ) -> Result<Report, ShuffleFailure> {
     let (processes, launcher) = (options.processes, Arc::new(launcher));
     let log = Arc::new(|line: &str| panic!("{line}"));
-    let launch = Launch { processes, launcher, transport: Arc::new(Loopback), log };
+    let launch = Launch { processes, launcher, transport: Arc::new(Loopback), given: None, log };
     millstream_lab::shuffle::measure(options, &launch, |_| ())
 }
 

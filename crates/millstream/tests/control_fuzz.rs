@@ -110,8 +110,12 @@ fn packed() -> PackedHello {
 
 #[test]
 fn messages() {
-    let setup =
-        Setup { processes: 2, fabric: "shm".into(), task: json!({"Script": {"text": "SELECT 1"}}) };
+    let setup = Setup {
+        processes: 2,
+        fabric: "shm".into(),
+        host: None,
+        task: json!({"Script": {"text": "SELECT 1"}}),
+    };
     let requests = [
         Request::Heartbeat,
         Request::Setup(setup),

@@ -113,7 +113,10 @@ fn extent_of(file: &File) -> io::Result<Option<FileExtent>> {
             found => found.ok(),
         };
         if found == Some(usize::from(length > 0)) {
-            return Ok(Some(FileExtent { length, file: identity(&metadata) }));
+            return Ok(Some(FileExtent {
+                length,
+                file: identity(&metadata, content(file, length)?),
+            }));
         }
         if file.metadata()?.len() == length {
             return Ok(None);
@@ -122,16 +125,33 @@ fn extent_of(file: &File) -> io::Result<Option<FileExtent>> {
     Err(io::Error::other("its length changes all the time"))
 }
 
-fn identity(metadata: &Metadata) -> FileId {
+/// Fingerprint of the first and the last bytes of so many.
+fn content(file: &File, length: u64) -> io::Result<u64> {
+    let mut bytes = [0; 2 * HEAD_BYTES];
+    let most = length.min(HEAD_BYTES as u64);
+    let (head, tail) = bytes.split_at_mut(HEAD_BYTES);
+    let (head, tail) = (&mut head[..most as usize], &mut tail[..most as usize]);
+    read_at(file, head, 0)?;
+    read_at(file, tail, length - most)?;
+    Ok(fingerprint(&bytes))
+}
+
+fn identity(metadata: &Metadata, content: u64) -> FileId {
     FileId {
+        content,
         device: metadata.dev(),
         inode: metadata.ino(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
     }
 }
 
-/// Checks that a process has found the file that process 0 has found before.
-pub(crate) fn check_same(name: &str, told: &SplitSpec, found: Option<&FileExtent>) -> Result<()> {
+/// Checks that a process has found the file that process 0 has found before, perhaps on another
+/// host.
+pub(crate) fn check_same(
+    name: &str,
+    told: &SplitSpec,
+    (file, found): (&File, Option<&FileExtent>),
+) -> Result<()> {
     let help = "run it again when the file is complete".to_string();
     let Some(found) = found else {
         let message = "it was replaced by what is no regular file while the job started".into();
@@ -139,7 +159,9 @@ pub(crate) fn check_same(name: &str, told: &SplitSpec, found: Option<&FileExtent
     };
     let Some(told_file) = told.file else { return Ok(()) };
     let (told, found, found_file) = (told.length.unwrap_or(0), found.length, found.file);
-    let same = (told_file.device, told_file.inode) == (found_file.device, found_file.inode);
+    let is_at = |one: FileId| (one.device, one.inode);
+    let same = is_at(told_file) == is_at(found_file)
+        || (found >= told && content(file, told).is_ok_and(|content| content == told_file.content));
     if same && found < told {
         return Err(shrunk(name, told, found));
     }

@@ -124,7 +124,7 @@ impl OneFile {
             None => input::open(path)?,
         };
         if let Some(told) = told {
-            input::check_same(&self.name, told, found.as_ref())?;
+            input::check_same(&self.name, told, (&file, found.as_ref()))?;
         }
         let Some(found) = found else {
             let stream = MaybePacked::new(Box::new(file));

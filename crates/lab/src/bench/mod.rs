@@ -174,7 +174,7 @@ impl Bench {
             self.refuse_what_is_no_flow()?;
             return self.flow.run(self.processes.given(), &self.shuffle, self.json);
         }
-        let mut pairs = shared_settings(self.processes.count());
+        let mut pairs = shared_settings(self.processes.count(), self.processes.count());
         pairs.extend(self.settings.pairs().map_err(|e| usage(&e))?);
         pairs.extend(self.exchange.map(|e| ("exchange".to_string(), e.name().to_string())));
         let mut settings = Settings::default();

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::program::analyzed::analyzed;
 use crate::program::cluster::{
     Cause, Checkpoints, Cluster, Early, FabricName, Fault, Interrupt, Launch, Log, Member, Parts,
-    ProcessFailure, QueryPart, Setup, Stops, fault, now_us, shared_settings, stats_of,
+    ProcessFailure, QueryPart, Reach, Setup, Stops, fault, now_us, shared_settings, stats_of,
 };
 use crate::program::control::SessionControl;
 use crate::program::planned::Executed;
@@ -70,7 +70,7 @@ impl ScriptTask {
             text,
             base_dir,
             standard_input: false,
-            defaults: shared_settings(processes),
+            defaults: shared_settings(processes, processes),
             settings,
             files: Vec::new(),
             inputs: Vec::new(),
@@ -148,7 +148,7 @@ impl ScriptMember {
     pub fn new(
         task: &ScriptTask,
         session: Session,
-        fabric: FabricName,
+        reach: impl Into<Reach>,
         token: &Token,
         (process, processes): (usize, usize),
         show: Option<Show>,
@@ -157,7 +157,7 @@ impl ScriptMember {
         Ok(ScriptMember {
             statements: parse_script(&task.text, &task.name).map_err(|e| sql_fault(&e))?,
             session,
-            part: QueryPart::open(fabric, token, process, processes)?,
+            part: QueryPart::open(reach, token, process, processes)?,
             show: show.unwrap_or_else(|| Box::new(unused)),
             beginning: task.beginning.clone(),
             notice: Arc::new(|_| ()),
@@ -333,7 +333,7 @@ pub trait Progress {
 /// A script that process 0 leads all processes of a job through.
 pub struct ScriptLead {
     launch: Launch,
-    fabric: FabricName,
+    fabric: Option<FabricName>,
     task: ScriptTask,
     /// The task as a message to the other processes.
     message: Value,
@@ -359,13 +359,14 @@ pub struct FailedScript {
 }
 
 impl ScriptLead {
-    /// `session` is that of process 0 for the task.
+    /// `session` is that of process 0 for the task. Without a fabric it is shared memory within a
+    /// host, and TCP between hosts.
     ///
     /// # Errors
     /// If the other processes cannot be told of the task.
     pub fn new(
         launch: Launch,
-        fabric: FabricName,
+        fabric: impl Into<Option<FabricName>>,
         task: ScriptTask,
         session: Session,
     ) -> Result<ScriptLead, Failure> {
@@ -377,7 +378,7 @@ impl ScriptLead {
                 task.base_dir.display()
             ))
         })?;
-        Ok(ScriptLead { launch, fabric, task, message, session })
+        Ok(ScriptLead { launch, fabric: fabric.into(), task, message, session })
     }
 
     /// Runs the script to its end; `show` and `watch` as in [`ScriptMember::new`] and
@@ -391,9 +392,11 @@ impl ScriptLead {
         let ScriptLead { launch, fabric, task, message, session } = self;
         let (place, mut own) = ((0, launch.processes), None);
         let lead = |cluster: &Cluster| {
+            let fabric = fabric.unwrap_or_else(|| cluster.fabric(&launch.log));
             cluster.set_up(fabric.name(), &message, || {
                 let token = cluster.token();
-                let part = ScriptMember::new(&task, session, fabric, token, place, Some(show))?;
+                let reach = Reach { fabric, host: cluster.host() };
+                let part = ScriptMember::new(&task, session, reach, token, place, Some(show))?;
                 own = Some(ScriptMember { notice: launch.log.clone(), ..part });
                 Ok(())
             })?;
@@ -491,6 +494,6 @@ pub fn script_member(
         .map_err(|e| Fault::run(format!("process 0 sends a task that cannot be read: {e}")))?;
     let mut session = task.session(process).map_err(Fault::usage)?;
     prepare(&mut session).map_err(Fault::usage)?;
-    let (fabric, place) = (setup.fabric.parse()?, (process, setup.processes));
-    ScriptMember::new(&task, session, fabric, token, place, None)
+    let place = (process, setup.processes);
+    ScriptMember::new(&task, session, setup.reach()?, token, place, None)
 }

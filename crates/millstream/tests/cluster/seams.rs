@@ -145,6 +145,7 @@ fn launched(parts: usize) -> (Result<usize, Early<()>>, Vec<usize>) {
         processes: 3,
         launcher: Arc::new(launcher),
         transport,
+        given: None,
         log: Lines::default().log(),
     };
     let ended = launch.run(

@@ -87,7 +87,7 @@ fn who_has_lost_a_silent_process_0_says_that_it_is_silent() {
     let (mut stream, _) = listener.accept().unwrap();
     stream.read_exact(&mut [0; preamble::CALL_BYTES]).unwrap();
     stream.write_all(&preamble::answer(&token)).unwrap();
-    let setup = Setup { processes: 2, fabric: "sim".into(), task: json!("task") };
+    let setup = Setup { processes: 2, fabric: "sim".into(), host: None, task: json!("task") };
     stream.write_all(&encode(&Request::Setup(setup)).unwrap()).unwrap();
     let failure = node.join().unwrap().unwrap_err();
     assert_eq!(failure, ProcessFailure::new(0, Cause::Silent(2000)));

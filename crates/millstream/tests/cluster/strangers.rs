@@ -215,7 +215,7 @@ impl Member for Asked {
 
 /// What process 0 asks for from the set-up on to the end of a query.
 fn life_of_a_query() -> [(&'static str, Request); 6] {
-    let setup = Setup { processes: 2, fabric: "sim".into(), task: Value::Null };
+    let setup = Setup { processes: 2, fabric: "sim".into(), host: None, task: Value::Null };
     [
         ("Setup", Request::Setup(setup)),
         ("Execute", Request::Execute { statement: 0, start_us: 0 }),

@@ -1,6 +1,7 @@
 //! The coordinator's side: process 0 starts the other processes, leads them through the job, and
 //! stops all of them when one fails.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use super::launcher::{Invitation, Launcher};
 use super::listener::{Listener, Log};
 use super::member::{Checkpoints, Member, Stops};
 use super::message::{PackedHello, Reply, Request, Setup};
+use super::part::FabricName;
 use super::peers::Peers;
 use super::transport::Transport;
 
@@ -61,8 +63,7 @@ impl Interrupt {
         self.0.inbox.failure()
     }
 
-    /// The first process that has not joined the job yet, for which all others wait, at most 20
-    /// seconds.
+    /// The first process that has not joined the job yet, for which all others wait.
     pub fn missing(&self) -> Option<usize> {
         self.0.missing()
     }
@@ -81,19 +82,35 @@ impl Cluster {
         processes: usize,
         log: Log,
     ) -> Result<Cluster, ProcessFailure> {
-        let own = |what: &str, e: std::io::Error| {
-            ProcessFailure::new(0, Cause::Start(format!("cannot {what}: {e}")))
-        };
-        let token = Token::random().map_err(|e| own("draw a token", e))?;
+        let token = Token::random().map_err(|e| cannot("draw a token", &e))?;
+        Cluster::with_token(transport, processes, token, log)
+    }
+
+    /// As [`Cluster::open`], with a token that the other processes know.
+    pub fn with_token(
+        transport: Arc<dyn Transport>,
+        processes: usize,
+        token: Token,
+        log: Log,
+    ) -> Result<Cluster, ProcessFailure> {
         let peers = Arc::new(Peers::new(processes));
         let listener = Listener::open(transport, token, processes, log, peers.clone());
-        let listener = listener.map_err(|e| own("listen for the other processes", e))?;
+        let listener = listener.map_err(|e| cannot("listen for the other processes", &e))?;
         Ok(Cluster { peers, listener, processes, token })
     }
 
     /// Has `launcher` start the other processes, and waits until they have joined. After an error,
     /// [`Cluster::give_up`] knows why.
     pub fn start(&self, launcher: &dyn Launcher) -> Result<(), ProcessFailure> {
+        self.start_within(launcher, JOIN_MAX)
+    }
+
+    /// As [`Cluster::start`], where the processes may take so long to join.
+    pub fn start_within(
+        &self,
+        launcher: &dyn Launcher,
+        patience: Duration,
+    ) -> Result<(), ProcessFailure> {
         for process in 1..self.processes {
             if let Some(failure) = self.peers.inbox.failure() {
                 return Err(failure);
@@ -103,7 +120,23 @@ impl Cluster {
             let started = self.peers.started.start(launcher, &invitation);
             started.map_err(|failure| self.failed(failure))?;
         }
-        self.wait_for_all()
+        self.wait_for_all(patience)
+    }
+
+    /// Address of this host, as the others reach it.
+    pub fn host(&self) -> IpAddr {
+        let host = self.peers.hosts().first().map(|[own, _]| *own);
+        host.unwrap_or(Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// The fabric of ranks: shared memory if all have joined from one address. Tells `log`.
+    pub fn fabric(&self, log: &Log) -> FabricName {
+        let (fabric, why) = match self.peers.hosts().iter().all(|[own, other]| own == other) {
+            true => (FabricName::Shm, "all processes are on this host"),
+            false => (FabricName::Tcp, "there are processes on other hosts"),
+        };
+        log(&format!("the processes are connected by '{}': {why}", fabric.name()));
+        fabric
     }
 
     /// A handle that stops the job.
@@ -123,7 +156,7 @@ impl Cluster {
     }
 
     /// Waits until every process has joined; a process that ends earlier is a failure.
-    fn wait_for_all(&self) -> Result<(), ProcessFailure> {
+    fn wait_for_all(&self, patience: Duration) -> Result<(), ProcessFailure> {
         let started = Instant::now();
         loop {
             if let Some((process, how)) = self.peers.started.ended() {
@@ -133,8 +166,8 @@ impl Cluster {
                 return Err(failure);
             }
             let Some(missing) = self.peers.missing() else { return Ok(()) };
-            if started.elapsed() > JOIN_MAX {
-                let why = format!("has not joined within {} s", JOIN_MAX.as_secs());
+            if started.elapsed() > patience {
+                let why = format!("has not joined within {} s", patience.as_secs());
                 return Err(self.failed(ProcessFailure::new(missing, Cause::Start(why))));
             }
             thread::sleep(LOOK.min(Duration::from_millis(1) + started.elapsed() / 4));
@@ -149,8 +182,12 @@ impl Cluster {
         task: &Value,
         own: impl FnOnce() -> Result<(), Fault>,
     ) -> Result<(), ProcessFailure> {
-        let setup =
-            Setup { processes: self.processes, fabric: fabric.to_string(), task: task.clone() };
+        let setup = Setup {
+            processes: self.processes,
+            fabric: fabric.to_string(),
+            host: None,
+            task: task.clone(),
+        };
         self.send_to_all(&Request::Setup(setup))?;
         self.own(own())?;
         self.all_reply(&Reply::Ready)
@@ -340,6 +377,11 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.peers.abandon();
     }
+}
+
+/// This process cannot begin.
+fn cannot(what: &str, error: &std::io::Error) -> ProcessFailure {
+    ProcessFailure::new(0, Cause::Start(format!("cannot {what}: {error}")))
 }
 
 pub(super) fn pack(hellos: &[Vec<Hello>], token: &Token) -> Result<Vec<Vec<PackedHello>>, Fault> {

@@ -14,12 +14,13 @@ use millstream_fabric::setup::Token;
 use super::children::STOPPED;
 use super::failure::{Cause, Fault, ProcessFailure};
 use super::guard::Guard;
+use super::launch::RANKS_MAX;
 use super::launcher::Invitation;
 use super::listener::Log;
 use super::member::Member;
 use super::message::Setup;
 use super::node::{Abandon, Node};
-use super::transport::Loopback;
+use super::transport::{Loopback, Network};
 
 /// End of this process with an exit code. A library does not end the process on its own: the
 /// program gives `std::process::exit`.
@@ -55,22 +56,27 @@ pub fn take_part<M: Member>(
         Err(0) if is_pipe(&input) => exit(STOPPED),
         Err(_) => return Err(NoPart::NotInvited),
     };
-    let token = invitation.token;
     let leaving = Leaving { process: invitation.process, log, exit };
     let joined = Joined::default();
     watch_input(leaving.clone(), joined.clone()).map_err(NoPart::Thread)?;
     let node = Node::join(&Loopback, &invitation).unwrap_or_else(|reason| leaving.leave(&reason));
-    let abandon = node.abandon();
-    *joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(abandon.clone());
-    let (reasons, forced) = (abandon.clone(), leaving.clone());
-    let leave = move || {
-        if let Some(reason) = abandon.reason() {
-            forced.leave(&reason);
-        }
-    };
-    let _guard = Guard::new(move || reasons.reason(), leave);
-    let served = node.serve(|process: usize, setup: &Setup| make(process, setup, &token));
-    served.or_else(|reason| leaving.leave(&reason))
+    *joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.abandon());
+    leaving.serve(node, make);
+    Ok(())
+}
+
+/// As [`take_part`], for a rank. Process 0 may start later.
+pub fn take_rank<M: Member>(
+    invitation: &Invitation,
+    make: impl FnOnce(usize, &Setup, &Token) -> Result<M, Fault>,
+    log: Log,
+    exit: Exit,
+) {
+    let leaving = Leaving { process: invitation.process, log, exit };
+    let network = Network { address: invitation.address.clone() };
+    let joined = Node::join_within(&network, invitation, RANKS_MAX);
+    let node = joined.unwrap_or_else(|reason| leaving.leave(&reason));
+    leaving.serve(node, make)
 }
 
 fn is_pipe(input: &impl AsFd) -> bool {
@@ -107,6 +113,24 @@ struct Leaving {
 }
 
 impl Leaving {
+    /// Takes part in the job until its end.
+    fn serve<M: Member>(
+        &self,
+        node: Node,
+        make: impl FnOnce(usize, &Setup, &Token) -> Result<M, Fault>,
+    ) {
+        let (token, abandon) = (*node.token(), node.abandon());
+        let (reasons, forced) = (abandon.clone(), self.clone());
+        let leave = move || {
+            if let Some(reason) = abandon.reason() {
+                forced.leave(&reason);
+            }
+        };
+        let _guard = Guard::new(move || reasons.reason(), leave);
+        let served = node.serve(|process: usize, setup: &Setup| make(process, setup, &token));
+        served.unwrap_or_else(|reason| self.leave(&reason));
+    }
+
     /// Ends the process. Process 0 knows why and tells it, unless it is process 0 that is gone.
     fn leave(&self, reason: &ProcessFailure) -> ! {
         let _alone = LEAVES.lock().unwrap_or_else(PoisonError::into_inner);

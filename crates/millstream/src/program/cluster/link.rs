@@ -2,7 +2,7 @@
 //! gone.
 
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,11 @@ impl Link {
         if let (Ok(bytes), Ok(_turn)) = (frame::encode(message), self.sending.try_lock()) {
             self.write(&bytes);
         }
+    }
+
+    /// This end's address and the other end's.
+    pub(super) fn hosts(&self) -> [IpAddr; 2] {
+        self.stream.hosts()
     }
 
     /// Ends the connection: the reader on this side ends, too.

@@ -9,6 +9,7 @@
 //! latter.
 
 use std::fmt::{self, Debug};
+use std::net::IpAddr;
 
 use millstream_checkpoint::Place as SavedPlace;
 use millstream_contract::table::SplitSpec;
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 use super::failure::{Fault, ProcessFailure};
 use super::frame::{self, Frames};
+use super::part::{FabricName, Reach};
 use super::parts::Parts;
 
 /// From process 0.
@@ -96,8 +98,19 @@ pub struct Setup {
     pub processes: usize,
     /// `shm`, `tcp` or `verbs`.
     pub fabric: String,
+    /// Address of the process's own host, by which it has joined. Not sent.
+    #[serde(skip)]
+    pub host: Option<IpAddr>,
     /// The task, in the words of the program.
     pub task: Value,
+}
+
+impl Setup {
+    /// The fabric, and the process's host.
+    pub fn reach(&self) -> Result<Reach, Fault> {
+        let here = Reach::from(self.fabric.parse::<FabricName>()?);
+        Ok(Reach { host: self.host.unwrap_or(here.host), ..here })
+    }
 }
 
 /// An encoded [`Hello`], for JSON. It holds the job's token, which is not shown.
@@ -205,6 +218,7 @@ mod tests {
             Request::Setup(Setup {
                 processes: 2,
                 fabric: "shm".into(),
+                host: None,
                 task: json!({"sql": "SELECT 'ü'"}),
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
@@ -217,7 +231,12 @@ mod tests {
                 vec![SplitSpec {
                     name: "b/ü.csv".into(),
                     length: Some(u64::MAX),
-                    file: Some(FileId { device: 1, inode: u64::MAX, modified: (-1, 999) }),
+                    file: Some(FileId {
+                        device: 1,
+                        inode: u64::MAX,
+                        modified: (-1, 999),
+                        content: 5,
+                    }),
                     packed: true,
                 }],
             ]),

@@ -24,6 +24,8 @@ use super::transport::Transport;
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Pause before calling again.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause while process 0 is not there.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a process that has failed waits to be told to end: process 0 does so at once, or its
 /// silence is noticed.
 const STOP_WAIT_MAX: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(750));
@@ -77,10 +79,19 @@ impl Node {
         transport: &dyn Transport,
         invitation: &Invitation,
     ) -> Result<Node, ProcessFailure> {
+        Node::join_within(transport, invitation, Duration::ZERO)
+    }
+
+    /// As [`Node::join`], where process 0 may come later: waits for it, with growing pauses.
+    pub fn join_within(
+        transport: &dyn Transport,
+        invitation: &Invitation,
+        patience: Duration,
+    ) -> Result<Node, ProcessFailure> {
         let Invitation { address, process, token } = invitation.clone();
         let failed =
             |why: String| ProcessFailure::new(process, Cause::Start(format!("cannot join: {why}")));
-        let started = Instant::now();
+        let (started, mut pause) = (Instant::now(), PAUSE);
         let stream = loop {
             let joined = transport.connect(&address, ANSWER_MAX).map_err(Refusal::Stream);
             let joined = joined.and_then(|stream| {
@@ -88,6 +99,12 @@ impl Node {
             });
             match joined {
                 Ok(stream) => break stream,
+                // Nobody is there yet, or the name is not known yet.
+                Err(Refusal::Stream(error)) if started.elapsed() + pause < patience => {
+                    tracing::debug!("process 0 is not at {address} yet: {error}");
+                    thread::sleep(pause);
+                    pause = (2 * pause).min(PAUSE_MAX);
+                }
                 Err(Refusal::Stream(error)) if error.kind() == ErrorKind::ConnectionRefused => {
                     return Err(ProcessFailure::gone());
                 }
@@ -143,6 +160,7 @@ impl Node {
             other => return Err(self.unexpected(&other)),
         };
         setup.processes = setup.processes.max(self.process + 1);
+        setup.host = Some(self.shared.link.hosts()[0]);
         let mut member = self.own(make(self.process, &setup))?;
         self.reply(&Reply::Ready)?;
         let mut turn = Turn::Execute;

@@ -1,6 +1,6 @@
 //! A process's part of a query on several processes: fabric, channels and job.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ const CHANNEL_SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_mill
 pub enum FabricName {
     /// Shared memory.
     Shm,
-    /// TCP over the loopback interface.
+    /// TCP.
     Tcp,
     /// An RDMA device.
     Verbs,
@@ -69,6 +69,22 @@ impl FromStr for FabricName {
     }
 }
 
+/// How the other processes of a job reach a process.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    /// Connection of the processes.
+    pub fabric: FabricName,
+    /// Address of the process's host, where the fabric is TCP.
+    pub host: IpAddr,
+}
+
+impl From<FabricName> for Reach {
+    /// Within a host.
+    fn from(fabric: FabricName) -> Reach {
+        Reach { fabric, host: Ipv4Addr::LOCALHOST.into() }
+    }
+}
+
 /// The open device of a process.
 enum Device {
     Shm(ShmDevice),
@@ -77,13 +93,10 @@ enum Device {
 }
 
 impl Device {
-    fn open(fabric: FabricName, token: &Token) -> Result<Device, Fault> {
+    fn open(fabric: FabricName, token: &Token, host: IpAddr) -> Result<Device, Fault> {
         let device = match fabric {
             FabricName::Shm => ShmDevice::open(*token).map(Device::Shm),
-            FabricName::Tcp => {
-                let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-                TcpDevice::open(*token, any_port).map(Device::Tcp)
-            }
+            FabricName::Tcp => TcpDevice::open(*token, SocketAddr::new(host, 0)).map(Device::Tcp),
             FabricName::Verbs => Verbs::open(&verbs::Options::default()).map(Device::Verbs),
         };
         let help = match fabric {
@@ -180,12 +193,13 @@ impl Ready {
 impl QueryPart {
     /// Opens the fabric for process `process` of `processes` processes.
     pub fn open(
-        fabric: FabricName,
+        reach: impl Into<Reach>,
         token: &Token,
         process: usize,
         processes: usize,
     ) -> Result<QueryPart, Fault> {
-        let (place, device) = (Place { process, processes }, Device::open(fabric, token)?);
+        let Reach { fabric, host } = reach.into();
+        let (place, device) = (Place { process, processes }, Device::open(fabric, token, host)?);
         Ok(QueryPart {
             place,
             device,

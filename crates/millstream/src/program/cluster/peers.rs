@@ -1,6 +1,7 @@
 //! The coordinator's view of its peers: their connections, the processes themselves if the
 //! coordinator started them, and the first failure.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -107,6 +108,11 @@ impl Peers {
         }
         // Whoever could not be waited for may tell his still.
         self.all_ends().iter().skip(1).cloned().collect()
+    }
+
+    /// Addresses of this host and of each joined process's host.
+    pub(super) fn hosts(&self) -> Vec<[IpAddr; 2]> {
+        self.links().iter().flatten().map(|link| link.hosts()).collect()
     }
 
     /// The first process that has not joined.

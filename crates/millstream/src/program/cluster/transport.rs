@@ -1,7 +1,7 @@
 //! Connections of the control plane, apart from the messages that go over them.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,11 @@ pub trait Stream: Send + Sync {
 
     /// Ends one direction or both, also for a thread that waits in [`Stream::read`].
     fn close(&self, how: Shutdown);
+
+    /// This end's address and the other end's.
+    fn hosts(&self) -> [IpAddr; 2] {
+        [Ipv4Addr::LOCALHOST.into(); 2]
+    }
 }
 
 /// TCP over the loopback interface.
@@ -51,11 +56,40 @@ impl Transport for Loopback {
     }
 
     fn connect(&self, address: &str, patience: Duration) -> io::Result<Arc<dyn Stream>> {
-        let address = address.parse().map_err(io::Error::other)?;
-        let stream = TcpStream::connect_timeout(&address, patience)?;
-        stream.set_nodelay(true)?;
-        Ok(Arc::new(stream))
+        connect(address, patience)
     }
+}
+
+/// TCP between hosts: process 0 listens at an address that all processes were given.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// `host:port`, where the host may be a name.
+    pub address: String,
+}
+
+impl Transport for Network {
+    fn listen(&self) -> io::Result<Box<dyn Acceptor>> {
+        Ok(Box::new(TcpListener::bind(&self.address)?))
+    }
+
+    fn connect(&self, address: &str, patience: Duration) -> io::Result<Arc<dyn Stream>> {
+        connect(address, patience)
+    }
+}
+
+/// Connects to the first of a name's addresses that answers.
+fn connect(address: &str, patience: Duration) -> io::Result<Arc<dyn Stream>> {
+    let mut failed = io::Error::other("the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(Arc::new(stream));
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 impl Acceptor for TcpListener {
@@ -84,5 +118,11 @@ impl Stream for TcpStream {
     fn close(&self, how: Shutdown) {
         // A connection that is gone has ended already.
         let _ = self.shutdown(how);
+    }
+
+    fn hosts(&self) -> [IpAddr; 2] {
+        let unknown = || IpAddr::from(Ipv4Addr::LOCALHOST);
+        [self.local_addr(), self.peer_addr()]
+            .map(|found| found.map_or_else(|_| unknown(), |it| it.ip()))
     }
 }
