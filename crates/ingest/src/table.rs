@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_connect::{Options, everybody, io_error};
 use millstream_contract::settings::parse_bytes;
 use millstream_contract::table::{
-    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+    OpenOptions, Position, ReadOnce, Senders, Sharing, Split, SplitPoll, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
@@ -121,20 +121,36 @@ impl ChannelSource {
         format!("channel {}", self.name)
     }
 
-    fn slot_name(&self, slot: u64) -> String {
+    fn slot_name(&self, slot: usize) -> String {
         format!("{}, slot {slot}", self.place())
     }
 
-    /// Listens for producers.
-    fn serve(&self, projection: &[usize], options: &OpenOptions) -> Result<Arc<Serving>> {
+    /// The number of this process among those that have slots, and how many have. All clients of
+    /// Flight come to the coordinator.
+    fn reader(&self, options: &OpenOptions) -> (usize, usize) {
+        self.transport.map_or((options.process, 1), |_| options.reader)
+    }
+
+    /// Listens for producers of so many slots; `None` if there are none.
+    fn serve(
+        &self,
+        slots: usize,
+        projection: &[usize],
+        options: &OpenOptions,
+    ) -> Result<Option<Arc<Serving>>> {
+        if slots == 0 {
+            return Ok(None);
+        }
         let waiting_max = (options.memory_bytes / WAITING_PART).min(WAITING_BYTES_MAX);
         let slots = Slots::new(Layout {
             place: self.place().into(),
-            slots: self.slots as usize,
+            slots,
+            producers_max: self.slots,
             producers: self.producers,
+            is_coordinator: options.process == 0,
             bounded: self.bounded,
             on_loss: self.on_loss,
-            slot_bytes_max: waiting_max / self.slots,
+            slot_bytes_max: waiting_max / slots as u64,
             schema: Arc::new(self.schema.project(projection)?),
         });
         let served = Served {
@@ -149,11 +165,15 @@ impl ChannelSource {
             None => Server::of(self.address, &name, served).map(Door::Flight),
             Some(transport) => {
                 let host = Host { name: name.clone(), served, transport, ring: self.ring };
-                Listener::start(self.address, host).map(Door::Rings)
+                let any_port = SocketAddr::new(self.address.ip(), 0);
+                let address = if options.process == 0 { self.address } else { any_port };
+                Listener::start(address, host).map(Door::Rings)
             }
         };
         let door = door.map_err(|error| io_error(Path::new(&self.place()), &error))?;
-        Ok(Arc::new(Serving { slots, door, name }))
+        let serving = Serving { slots, door, name };
+        serving.slots.listens(serving.address().port());
+        Ok(Some(Arc::new(serving)))
     }
 }
 
@@ -196,13 +216,13 @@ impl Table for ChannelSource {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let serving = match options.process {
-            0 => Some(self.serve(projection, options)?),
-            // The coordinator listens.
-            _ => None,
-        };
-        let split = |slot: u64| -> Box<dyn Split> {
-            let remark = serving.as_ref().filter(|_| slot == 0).map(|serving| {
+        let (own, readers) = self.reader(options);
+        let is_own = |slot: &usize| slot % readers == own;
+        let all = 0..self.slots as usize;
+        let serving = self.serve(all.clone().filter(is_own).count(), projection, options)?;
+        let split = |number: usize| -> Box<dyn Split> {
+            let serving = serving.as_ref().filter(|_| is_own(&number));
+            let remark = serving.filter(|_| number == 0).map(|serving| {
                 let (address, name) = (serving.address(), &self.name);
                 let by = match self.transport {
                     None => "Arrow Flight on grpc://",
@@ -210,12 +230,16 @@ impl Table for ChannelSource {
                 };
                 format!("waits for {by}{address}, {name}{}", everybody(address))
             });
-            let name = self.slot_name(slot);
+            let name = self.slot_name(number);
             Box::new(SlotSplit {
                 name,
                 remark,
-                serving: serving.clone(),
-                slot: slot as usize,
+                serving: serving.cloned(),
+                sharing: match self.transport {
+                    None => Sharing::Coordinator,
+                    Some(_) => Sharing::Reader(number),
+                },
+                slot: number / readers,
                 chunks: 0,
                 ring: None,
                 fed_us: 0,
@@ -223,7 +247,7 @@ impl Table for ChannelSource {
                 quiet_looks: QUIET_LOOKS,
             })
         };
-        Ok((0..self.slots).map(split).collect())
+        Ok(all.map(split).collect())
     }
 
     fn describe(&self, projection: &[usize]) -> String {
@@ -293,8 +317,10 @@ impl Drop for Serving {
 struct SlotSplit {
     name: String,
     remark: Option<String>,
-    /// `None` in a process that does not listen.
+    /// `None` if the slot is another process's.
     serving: Option<Arc<Serving>>,
+    sharing: Sharing,
+    /// Its number among the slots of this process.
     slot: usize,
     chunks: u64,
     /// The ring of the producer in the slot, and when a segment came last.
@@ -328,7 +354,7 @@ impl Split for SlotSplit {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::Coordinator
+        self.sharing
     }
 
     fn remark(&self) -> Option<&str> {
@@ -345,6 +371,11 @@ impl Split for SlotSplit {
 
     fn is_absent(&self) -> bool {
         self.serving.as_ref().is_some_and(|serving| serving.slots.is_absent(self.slot))
+    }
+
+    fn senders(&self) -> Option<Arc<dyn Senders>> {
+        let serving = self.serving.as_ref().filter(|_| self.sharing != Sharing::Coordinator)?;
+        Some(serving.slots.clone())
     }
 
     fn drain(&mut self) -> bool {
