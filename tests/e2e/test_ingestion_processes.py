@@ -50,9 +50,9 @@ class Ingesting:
         self.address = re.search(r"waits for producers on ([\d.]+:\d+), counts", said)[1]
 
     def send(self, name: str, rows: int | None = None) -> Listened:
-        """Starts a producer of so many rows, or of a thousand each second until somebody ends it."""
-        made = MADE.format(*(["", f", 'number-of-rows' = '{rows}', 'fields.n.end' = '{rows - 1}'"] if rows else
-                             ["'rows-per-second' = '1000', ", ""]))
+        """Starts a producer of so many rows, or of rows until somebody ends it: a thousand each second."""
+        ends = f", 'number-of-rows' = '{rows}', 'fields.n.end' = '{rows - 1}'" if rows else ""
+        made = MADE.format("'rows-per-second' = '1000', ", ends)
         connects = f"'connect' = '{self.address}', 'producer' = '{name}'"
         return self.start(made + COUNTS.format("", connects) + "INSERT INTO counts SELECT s, 'page', n FROM made;")
 
