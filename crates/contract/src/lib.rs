@@ -27,6 +27,7 @@ mod position;
 pub mod pruning;
 pub mod reads;
 pub mod rows;
+mod senders;
 pub mod settings;
 pub mod sink;
 mod split_spec;

@@ -29,8 +29,10 @@ pub struct FileId {
     pub inode: u64,
     /// When it was last written: seconds since the epoch, and nanoseconds.
     pub modified: (i64, i64),
-    /// Fingerprint of the first and last bytes. Another host may see the same file with another
-    /// device and number.
+    /// Fingerprint of the host's boot. Another host may see the same file with another device and
+    /// number.
+    pub host: u64,
+    /// Fingerprint of the first and last bytes.
     pub content: u64,
 }
 

@@ -23,6 +23,7 @@ pub use crate::position::{
     JobMarks, Position, Positions, ShownName, SideFile, SideFiles, SourceMarks, SplitMark,
 };
 use crate::pruning::Pruning;
+pub use crate::senders::Senders;
 pub use crate::split_spec::{FileId, SplitSpec};
 pub use crate::table_options::TableOptions;
 
@@ -141,6 +142,9 @@ pub struct OpenOptions {
     pub process: usize,
     /// How many processes the job has.
     pub processes: usize,
+    /// This process's number among the processes that read, and how many these are. Both are equal
+    /// if this process reads nothing.
+    pub reader: (usize, usize),
     /// By split name: the position where reading begins, from [`Split::position`]. Other splits
     /// begin with their first records.
     pub from: Positions,
@@ -173,6 +177,7 @@ impl OpenOptions {
             workers,
             process: 0,
             processes: 1,
+            reader: (0, 1),
             from: Positions::new(),
             checkpoints: false,
             ended: BTreeSet::new(),
@@ -221,6 +226,8 @@ pub enum Sharing {
     ByChunk,
     /// Only the coordinator can read it (a pipe).
     Coordinator,
+    /// Only this one among the processes that read ([`OpenOptions::reader`]).
+    Reader(usize),
 }
 
 /// How much of a split has been handed out.
@@ -274,6 +281,10 @@ pub trait Split: Send {
     /// without waiting for the idle time.
     fn is_absent(&self) -> bool {
         false
+    }
+    /// The senders of the table in this process, if other processes have senders of the table, too.
+    fn senders(&self) -> Option<Arc<dyn Senders>> {
+        None
     }
     /// Drains the split: it accepts no more from outside. True if the split has accepted data, and
     /// confirmed the acceptance to the sender, that have not been handed out. The split then hands

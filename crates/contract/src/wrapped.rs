@@ -18,7 +18,7 @@ use crate::plan::PLACE;
 use crate::sink::{Manner, Prepared, RowOrder, Sink, Tell, Writers};
 use crate::table::{
     AddedSplits, Chunk, Decoded, Extent, LeftOut, OpenOptions, Places, Position, Positions,
-    ReadOnce, Sharing, ShownName, Split, SplitPoll, SplitSpec, Table,
+    ReadOnce, Senders, Sharing, ShownName, Split, SplitPoll, SplitSpec, Table,
 };
 
 /// Replaced texts. Defaults leave a text as it is.
@@ -197,6 +197,10 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
 
     fn is_absent(&self) -> bool {
         self.inner.is_absent()
+    }
+
+    fn senders(&self) -> Option<Arc<dyn Senders>> {
+        self.inner.senders()
     }
 
     fn drain(&mut self) -> bool {

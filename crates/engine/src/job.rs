@@ -291,7 +291,8 @@ impl Job {
         let starts_us = (started_us, began_us);
         let mut remarks = load_lookups(&compiled, &settings, starts_us, &budget, &from.lookups)?;
         let opening = Opening { plan, compiled: &compiled, settings: &settings, sinks: &sinks };
-        let (origins, growing) = opening.origins(place, started_us, from, checkpoints.is_some())?;
+        let (origins, growing) =
+            opening.origins((place, reading), started_us, from, checkpoints.is_some())?;
         remarks.extend(remarks_of(&origins));
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());

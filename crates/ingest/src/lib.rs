@@ -40,9 +40,13 @@
 //! **A table to write** has the option `connect` in place of `listen`, with `name`, `producer` and
 //! `token`: [`ChannelSink`] is a producer of another job's table, whose transport is a ring.
 //!
-//! Records come once, so a job with checkpoints is refused the table. In a job of several processes
-//! the coordinator listens.
+//! **Processes.** With rings, each process of a job listens and has slots. Producers come to the
+//! coordinator, which sends some of them to other processes ([`elsewhere`]). Flight clients cannot
+//! be sent away, so the coordinator has all of them.
+//!
+//! Records come once, so a job with checkpoints is refused the table.
 
+mod elsewhere;
 mod fabric;
 mod feed;
 mod flight;

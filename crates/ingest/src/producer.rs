@@ -13,6 +13,7 @@ use millstream_fabric::setup::Token;
 use crate::fabric::{Device, Outflow, PATIENCE};
 use crate::wire::{self, Answer, Frame, Greeting, Welcome};
 
+const OUT_OF_TURN: &str = "an answer out of turn";
 /// How often a producer that waits for the last answer looks whether the job is there.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -68,17 +69,25 @@ impl ProducerOptions {
             help: "look at the address, the table's name and its columns".into(),
         };
         let addresses = self.address.to_socket_addrs().map_err(|e| error(e.to_string()))?;
-        let mut control = first_of(addresses).map_err(&error)?;
         let options = IpcWriteOptions::default();
         let mut tracker = arrow::ipc::writer::DictionaryTracker::new(false);
         let message = arrow::ipc::writer::IpcDataGenerator::default()
             .schema_to_bytes_with_dictionary_tracker(schema, &mut tracker, &options);
+        let greet = |mut control: TcpStream| -> std::io::Result<(Answer, TcpStream)> {
+            wire::greet(&mut control, &self.greeting, &message.ipc_message)?;
+            Ok((wire::answered(&mut control)?, control))
+        };
         let io = |e: std::io::Error| error(e.to_string());
-        wire::greet(&mut control, &self.greeting, &message.ipc_message).map_err(io)?;
-        let welcome = match wire::answered(&mut control).map_err(io)? {
+        let (mut answer, mut control) = greet(first_of(addresses).map_err(&error)?).map_err(io)?;
+        if let Answer::Elsewhere(port) = answer {
+            let other = SocketAddr::new(control.peer_addr().map_err(io)?.ip(), port);
+            let other = first_of([other].into_iter());
+            (answer, control) = greet(other.map_err(&error)?).map_err(io)?;
+        }
+        let welcome = match answer {
             Answer::Welcome(welcome) => welcome,
             Answer::Refused(why) => return Err(error(why)),
-            Answer::Taken(_) => return Err(error("an answer out of turn".into())),
+            Answer::Taken(_) | Answer::Elsewhere(_) => return Err(error(OUT_OF_TURN.into())),
         };
         let outflow = match connect(&welcome, &control) {
             Ok(outflow) => outflow,
@@ -212,7 +221,7 @@ impl Producer {
                 Err(self.error(format!("the job has taken {rows} rows of {}", self.rows)))
             }
             Ok(Answer::Refused(why)) => Err(self.error(why)),
-            Ok(Answer::Welcome(_)) => Err(self.error("an answer out of turn".into())),
+            Ok(Answer::Welcome(_) | Answer::Elsewhere(_)) => Err(self.error(OUT_OF_TURN.into())),
             Err(error) => Err(self.error(format!("the job has ended: {error}"))),
         }
     }

@@ -1,24 +1,25 @@
 //! Slots: where batches of producers wait until the job takes them. Each slot is a split.
+//! [`crate::elsewhere`] is about the slots of the job's other processes.
 
-use std::collections::VecDeque;
+mod slot;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
 use millstream_connect::ArrowBatch;
-use millstream_contract::table::Chunk;
+use millstream_contract::table::{Chunk, Senders};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use crate::merged::Merged;
+use self::slot::Slot;
+use crate::elsewhere::{Elsewhere, Word};
 use crate::ring::Ring;
 use crate::sent::{Notices, Queued, Stream};
 
 /// Answer to producers of a job that is being drained.
 pub(crate) const DRAINED: &str = "the job is being drained: it takes no more records";
-
-/// Most rows of merged batches.
-const MERGED_ROWS: u64 = 16 << 10;
 
 /// Reaction to the loss of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +35,13 @@ pub(crate) enum OnLoss {
 pub(crate) struct Layout {
     /// For messages, for example `channel bids`.
     pub(crate) place: Arc<str>,
+    /// In this process, and in all processes.
     pub(crate) slots: usize,
-    /// Producers that have to join before a slot without one is idle.
+    pub(crate) producers_max: u64,
+    /// Producers that have to join, in all processes, before a slot without one is idle.
     pub(crate) producers: u64,
+    /// Whether producers of all processes come here first.
+    pub(crate) is_coordinator: bool,
     pub(crate) bounded: bool,
     pub(crate) on_loss: OnLoss,
     /// Bytes that wait in a slot at most, apart from one message.
@@ -51,17 +56,18 @@ pub(crate) struct Slots {
     pub(crate) layout: Layout,
     notices: Arc<Notices>,
     state: Mutex<State>,
+    /// Whether the other processes have to be told something.
+    news: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     slots: Vec<Slot>,
-    /// Joined producers, without the lost ones.
-    joined: u64,
+    /// The producers of this process, and those of the other processes.
+    here: Word,
+    elsewhere: Elsewhere,
     /// As many producers as `producers` says had joined at some time.
     has_started: bool,
-    /// Streams that have ended well.
-    ended: u64,
     /// A bounded table has had all its producers.
     is_complete: bool,
     is_draining: bool,
@@ -71,26 +77,11 @@ struct State {
     failure: Option<Error>,
 }
 
-#[derive(Default)]
-struct Slot {
-    producer: Option<Arc<Stream>>,
-    /// The producer counts ([`Sender::begin`]); and whether its batches come over a ring.
-    has_begun: bool,
-    has_ring: bool,
-    /// Waiting batches, and their bytes.
-    waiting: VecDeque<Queued>,
-    bytes: u64,
-    /// Whom to wake when something comes, and when there is room.
-    reader: Option<Waker>,
-    sender: Option<Waker>,
-    /// The ring of the producer, until the slot's reader takes it.
-    ring: Option<Box<dyn Ring>>,
-}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("producer", &self.producer).finish_non_exhaustive()
-    }
+/// Where a producer sends its batches.
+pub(crate) enum Placed {
+    Here(Sender),
+    /// To the process that listens at this port.
+    Elsewhere(u16),
 }
 
 /// Why a producer is refused, or sends no more.
@@ -123,8 +114,15 @@ pub(crate) enum Next {
 impl Slots {
     pub(crate) fn new(layout: Layout) -> Arc<Slots> {
         let slots = (0..layout.slots).map(|_| Slot::default()).collect();
-        let state = Mutex::new(State { slots, ..State::default() });
-        Arc::new(Slots { layout, notices: Arc::default(), state })
+        let here = Word { slots: layout.slots as u64, ..Word::default() };
+        let state = Mutex::new(State { slots, here, ..State::default() });
+        Arc::new(Slots { layout, notices: Arc::default(), state, news: AtomicBool::new(false) })
+    }
+
+    /// The port of this process is known.
+    pub(crate) fn listens(&self, port: u16) {
+        self.lock().here.port = port;
+        self.news.store(true, Ordering::Release);
     }
 
     /// A panic elsewhere cannot leave the state half changed, so a poisoned lock is as good.
@@ -134,12 +132,32 @@ impl Slots {
 
     /// Gives a producer a slot. The producer counts from [`Sender::begin`].
     pub(crate) fn join(self: &Arc<Self>, name: &str) -> std::result::Result<Sender, Refused> {
+        self.take_slot(self.lock(), name)
+    }
+
+    /// As [`Slots::join`], in the process of the job that has the fewest producers.
+    pub(crate) fn place(self: &Arc<Self>, name: &str) -> std::result::Result<Placed, Refused> {
         let mut state = self.lock();
+        if self.layout.is_coordinator && state.refusal().is_none() {
+            let taken = state.slots.iter().filter(|slot| slot.producer.is_some()).count();
+            let here = (taken < self.layout.slots).then_some(taken as u64);
+            if let Some(port) = state.elsewhere.send(here) {
+                return Ok(Placed::Elsewhere(port));
+            }
+        }
+        self.take_slot(state, name).map(Placed::Here)
+    }
+
+    fn take_slot(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        name: &str,
+    ) -> std::result::Result<Sender, Refused> {
         if let Some(over) = state.refusal() {
             return Err(over);
         }
         let Some(number) = state.slots.iter().position(|slot| slot.producer.is_none()) else {
-            let all = counted(self.layout.slots as u64, "producer");
+            let all = counted(self.layout.producers_max, "producer");
             return Err(Refused::Full(format!(
                 "{} has {all} already; 'producers.max' is how many it takes at the same time",
                 self.layout.place
@@ -232,7 +250,30 @@ impl Slots {
     }
 }
 
+impl Senders for Slots {
+    fn word(&self) -> Option<Vec<u8>> {
+        let tells = self.news.load(Ordering::Acquire) && self.news.swap(false, Ordering::AcqRel);
+        tells.then(|| self.lock().here.encode())
+    }
+
+    fn hear(&self, process: usize, word: &[u8]) -> Result<()> {
+        let word = Word::decode(word)?;
+        let mut state = self.lock();
+        state.elsewhere.hear(process, word);
+        state.settle(&self.layout);
+        Ok(())
+    }
+}
+
 impl State {
+    /// Notes whether as many producers as there have to be have joined, or ended.
+    fn settle(&mut self, layout: &Layout) {
+        let (joined, ended) = self.elsewhere.with(&self.here);
+        self.has_started |= joined >= layout.producers;
+        let have_ended = ended >= layout.producers && ended == joined;
+        self.is_complete |= layout.bounded && have_ended;
+    }
+
     /// The reason why no producer may send.
     fn refusal(&self) -> Option<Refused> {
         let why = match self {
@@ -275,8 +316,10 @@ impl Sender {
         if let Some(over) = state.refusal() {
             return Err(over);
         }
-        state.joined += 1;
-        state.has_started |= state.joined >= layout.producers;
+        state.here.joined += 1;
+        state.here.arrived += 1;
+        state.settle(layout);
+        self.slots.news.store(true, Ordering::Release);
         let slot = &mut state.slots[self.number];
         (slot.has_begun, slot.has_ring) = (true, has_ring);
         slot.queue(Queued::new(None, None, &self.stream));
@@ -373,38 +416,6 @@ impl Sender {
     }
 }
 
-impl Slot {
-    /// The next chunk. Short batches are merged into one chunk.
-    fn take_chunk(&mut self) -> Option<Box<dyn Chunk>> {
-        let (mut sent, mut rows) = (Vec::new(), 0);
-        while let Some(queued) = self.waiting.front_mut() {
-            rows += queued.rows();
-            if !sent.is_empty() && (queued.rows() == 0 || rows > MERGED_ROWS) {
-                break;
-            }
-            let merges = queued.merges();
-            let (one, is_last) = queued.next();
-            sent.push(one);
-            if is_last && let Some(queued) = self.waiting.pop_front() {
-                self.bytes -= queued.bytes;
-            }
-            if !merges || !is_last {
-                break;
-            }
-        }
-        match sent.len() {
-            0 => None,
-            1 => sent.pop().map(|one| Box::new(one) as Box<dyn Chunk>),
-            _ => Some(Box::new(Merged(sent))),
-        }
-    }
-
-    fn queue(&mut self, queued: Queued) {
-        self.bytes += queued.bytes;
-        self.waiting.push_back(queued);
-    }
-}
-
 impl Drop for Sender {
     fn drop(&mut self) {
         let Slots { layout, notices, .. } = &*self.slots;
@@ -420,17 +431,19 @@ impl Drop for Sender {
         let slot = &mut state.slots[self.number];
         slot.producer = None;
         slot.has_ring = false;
+        self.slots.news.store(true, Ordering::Release);
         if !std::mem::take(&mut slot.has_begun) {
+            state.here.arrived += 1;
             return;
         }
         let after = format!("{}: producer {name}", layout.place);
         let mut notice = None;
         if self.has_ended {
-            state.ended += 1;
+            state.here.ended += 1;
             notice = Some(format!("{after} has ended after {rows}"));
         } else {
             // So the same program, started again, is one producer.
-            state.joined -= 1;
+            state.here.joined -= 1;
             if !is_over && layout.on_loss == OnLoss::Notice {
                 notice = Some(format!("{after} {how} after {rows}, which count{why}"));
             } else if !is_over {
@@ -442,11 +455,11 @@ impl Drop for Sender {
                 });
             }
         }
-        let have_all_ended = layout.bounded && state.ended >= layout.producers;
-        state.is_complete |= have_all_ended && state.slots.iter().all(|slot| !slot.has_begun);
+        // Before the end of the table is seen.
+        notice.into_iter().for_each(|notice| notices.push(notice));
+        state.settle(layout);
         let wakers = state.readers();
         drop(state);
-        notice.into_iter().for_each(|notice| notices.push(notice));
         wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_connect::{Options, everybody, io_error};
 use millstream_contract::settings::parse_bytes;
 use millstream_contract::table::{
-    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+    OpenOptions, Position, ReadOnce, Senders, Sharing, Split, SplitPoll, Table, TableOptions,
 };
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
@@ -123,20 +123,36 @@ impl ChannelSource {
         format!("channel {}", self.name)
     }
 
-    fn slot_name(&self, slot: u64) -> String {
+    fn slot_name(&self, slot: usize) -> String {
         format!("{}, slot {slot}", self.place())
     }
 
-    /// Listens for producers.
-    fn serve(&self, projection: &[usize], options: &OpenOptions) -> Result<Arc<Serving>> {
+    /// The number of this process among those that have slots, and how many have. All clients of
+    /// Flight come to the coordinator.
+    fn reader(&self, options: &OpenOptions) -> (usize, usize) {
+        self.transport.map_or((options.process, 1), |_| options.reader)
+    }
+
+    /// Listens for producers of so many slots; `None` if there are none.
+    fn serve(
+        &self,
+        slots: usize,
+        projection: &[usize],
+        options: &OpenOptions,
+    ) -> Result<Option<Arc<Serving>>> {
+        if slots == 0 {
+            return Ok(None);
+        }
         let waiting_max = (options.memory_bytes / WAITING_PART).min(WAITING_BYTES_MAX);
         let slots = Slots::new(Layout {
             place: self.place().into(),
-            slots: self.slots as usize,
+            slots,
+            producers_max: self.slots,
             producers: self.producers,
+            is_coordinator: options.process == 0,
             bounded: self.bounded,
             on_loss: self.on_loss,
-            slot_bytes_max: waiting_max / self.slots,
+            slot_bytes_max: waiting_max / slots as u64,
             schema: Arc::new(self.schema.project(projection)?),
         });
         let served = Served {
@@ -151,11 +167,15 @@ impl ChannelSource {
             None => Server::of(self.address, &name, served).map(Door::Flight),
             Some(transport) => {
                 let host = Host { name: name.clone(), served, transport, ring: self.ring };
-                Listener::start(self.address, host).map(Door::Rings)
+                let any_port = SocketAddr::new(self.address.ip(), 0);
+                let address = if options.process == 0 { self.address } else { any_port };
+                Listener::start(address, host).map(Door::Rings)
             }
         };
         let door = door.map_err(|error| io_error(Path::new(&self.place()), &error))?;
-        Ok(Arc::new(Serving { slots, door, name }))
+        let serving = Serving { slots, door, name };
+        serving.slots.listens(serving.address().port());
+        Ok(Some(Arc::new(serving)))
     }
 }
 
@@ -198,13 +218,13 @@ impl Table for ChannelSource {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let serving = match options.process {
-            0 => Some(self.serve(projection, options)?),
-            // The coordinator listens.
-            _ => None,
-        };
-        let split = |slot: u64| -> Box<dyn Split> {
-            let remark = serving.as_ref().filter(|_| slot == 0).map(|serving| {
+        let (own, readers) = self.reader(options);
+        let is_own = |slot: &usize| slot % readers == own;
+        let all = 0..self.slots as usize;
+        let serving = self.serve(all.clone().filter(is_own).count(), projection, options)?;
+        let split = |number: usize| -> Box<dyn Split> {
+            let serving = serving.as_ref().filter(|_| is_own(&number));
+            let remark = serving.filter(|_| number == 0).map(|serving| {
                 let (address, name) = (serving.address(), &self.name);
                 let by = match self.transport {
                     None => "Arrow Flight on grpc://",
@@ -212,12 +232,16 @@ impl Table for ChannelSource {
                 };
                 format!("waits for {by}{address}, {name}{}", everybody(address))
             });
-            let name = self.slot_name(slot);
+            let name = self.slot_name(number);
             Box::new(SlotSplit {
                 name,
                 remark,
-                serving: serving.clone(),
-                slot: slot as usize,
+                serving: serving.cloned(),
+                sharing: match self.transport {
+                    None => Sharing::Coordinator,
+                    Some(_) => Sharing::Reader(number),
+                },
+                slot: number / readers,
                 chunks: 0,
                 ring: None,
                 segment: self.ring.0,
@@ -226,7 +250,7 @@ impl Table for ChannelSource {
                 quiet_looks: QUIET_LOOKS,
             })
         };
-        Ok((0..self.slots).map(split).collect())
+        Ok(all.map(split).collect())
     }
 
     fn describe(&self, projection: &[usize]) -> String {
@@ -296,8 +320,10 @@ impl Drop for Serving {
 struct SlotSplit {
     name: String,
     remark: Option<String>,
-    /// `None` in a process that does not listen.
+    /// `None` if the slot is another process's.
     serving: Option<Arc<Serving>>,
+    sharing: Sharing,
+    /// Its number among the slots of this process.
     slot: usize,
     chunks: u64,
     /// The ring of the producer in the slot, bytes of a segment, and when one came last.
@@ -312,14 +338,18 @@ struct SlotSplit {
 
 impl SlotSplit {
     /// Looks into the ring while segments come, for batches to merge; `None` if there is no ring.
-    fn gather(&mut self, now_us: i64) -> Option<Looked> {
+    /// `looks`: how many are allowed.
+    fn gather(&mut self, now_us: i64, looks: &mut usize) -> Option<Looked> {
         let first = self.look(now_us);
-        let mut bytes = self.segment;
-        while first == Some(Looked::Some) && bytes < GATHERED_BYTES {
+        let most = (GATHERED_BYTES / self.segment).min(*looks);
+        for _ in 1..most {
+            if first != Some(Looked::Some) {
+                break;
+            }
+            *looks -= 1;
             if self.look(now_us) != Some(Looked::Some) {
                 break;
             }
-            bytes += self.segment;
         }
         first
     }
@@ -345,7 +375,7 @@ impl Split for SlotSplit {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::Coordinator
+        self.sharing
     }
 
     fn remark(&self) -> Option<&str> {
@@ -364,6 +394,11 @@ impl Split for SlotSplit {
         self.serving.as_ref().is_some_and(|serving| serving.slots.is_absent(self.slot))
     }
 
+    fn senders(&self) -> Option<Arc<dyn Senders>> {
+        let serving = self.serving.as_ref().filter(|_| self.sharing != Sharing::Coordinator)?;
+        Some(serving.slots.clone())
+    }
+
     fn drain(&mut self) -> bool {
         self.serving.as_ref().is_some_and(|serving| serving.slots.drain(self.slot))
     }
@@ -373,7 +408,9 @@ impl Split for SlotSplit {
             let retry_at_us = Some(now_us.saturating_add(pause_us));
             Ok(SplitPoll::Pending { retry_at_us })
         };
-        for _ in 0..LOOKS_MAX {
+        let mut looks_left = LOOKS_MAX;
+        while looks_left > 0 {
+            looks_left -= 1;
             let Some(serving) = &self.serving else { return Ok(SplitPoll::Ended) };
             let is_over = match serving.slots.next(self.slot, waker)? {
                 Next::Chunk(chunk) => {
@@ -387,7 +424,7 @@ impl Split for SlotSplit {
             let looked = match (looks, is_over) {
                 (false, _) => None,
                 (_, true) => self.look(now_us),
-                (_, false) => self.gather(now_us),
+                (_, false) => self.gather(now_us, &mut looks_left),
             };
             match looked {
                 Some(Looked::Some) => self.drained_looks -= usize::from(is_over),

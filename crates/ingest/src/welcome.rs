@@ -13,7 +13,8 @@ use millstream_fabric::setup::Token;
 use crate::fabric::{Device, PATIENCE, Published};
 use crate::feed::Feed;
 use crate::served::{Served, check_name};
-use crate::wire::{self, Answer, Transport, Welcome};
+use crate::slots::Placed;
+use crate::wire::{self, Answer, Greeted, Greeting, Transport, Welcome};
 
 /// Greetings that are answered at the same time; further connections are closed.
 const GREETINGS_MAX: usize = 64;
@@ -25,6 +26,25 @@ pub(crate) struct Host {
     pub(crate) transport: Transport,
     /// Bytes of a segment, and segments of a ring.
     pub(crate) ring: (usize, usize),
+}
+
+impl Host {
+    /// Checks a greeting. Returns the producer's name in messages.
+    fn check(&self, greeting: &Greeting, from: SocketAddr) -> Result<String, String> {
+        let (name, table) = (&self.name, greeting.table.escape_debug());
+        if *greeting.table != **name {
+            return Err(format!("no table '{table}': there is {name}"));
+        }
+        if !self.served.admits(greeting.token.as_deref()) {
+            return Err(format!(
+                "table '{name}' has a token, and the producer has another or none"
+            ));
+        }
+        match &greeting.producer {
+            Some(own) => Ok(format!("{} ({from})", check_name(own)?)),
+            None => Ok(from.to_string()),
+        }
+    }
 }
 
 /// A thread that listens for producers, until it is dropped.
@@ -153,26 +173,24 @@ impl Door {
         }
         stream.set_nodelay(true).map_err(io)?;
         let until = Instant::now() + PATIENCE;
-        let (greeting, schema) = wire::greeted(&mut Until { stream, until }).map_err(io)?;
+        let greeted = wire::greeted(&mut Until { stream, until }).map_err(io)?;
+        let Greeted { greeting, schema, follows } = greeted;
         stream.set_read_timeout(Some(PATIENCE)).map_err(io)?;
         let Host { name, served, transport, ring } = &self.host;
-        if *greeting.table != **name {
-            return Err(format!("no table '{}': there is {name}", greeting.table.escape_debug()));
-        }
-        let presented = greeting.token.as_deref();
-        if !served.admits(presented) {
-            return Err(format!(
-                "table '{name}' has a token, and the producer has another or none"
-            ));
-        }
-        let producer = match &greeting.producer {
-            Some(own) => format!("{} ({from})", check_name(own)?),
-            None => from.to_string(),
-        };
+        let producer = self.host.check(&greeting, from)?;
         let place = format!("channel {name}, producer {producer}");
         let messages =
             served.messages(&place, schema.clone()).map_err(|error| error.to_string())?;
-        let mut slot = served.slots.join(&producer).map_err(|why| why.to_string())?;
+        let placed = match follows {
+            true => served.slots.place(&producer),
+            false => served.slots.join(&producer).map(Placed::Here),
+        };
+        let mut slot = match placed.map_err(|why| why.to_string())? {
+            Placed::Here(slot) => slot,
+            Placed::Elsewhere(port) => {
+                return wire::answer(stream, &Answer::Elsewhere(port)).map_err(io);
+            }
+        };
         let here = stream.local_addr().map_err(io)?.ip();
         let failed = |error: &dyn std::fmt::Display| format!("{place}: {error}");
         // Producers share the registry and its token, and must not find each other's flows.

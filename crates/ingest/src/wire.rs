@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// The first bytes of a connection.
 const MAGIC: [u8; 8] = *b"MSINGEST";
-/// Version of this format.
-pub(crate) const VERSION: u32 = 1;
+/// Version of this format. Producers of version 1 cannot be sent elsewhere.
+pub(crate) const VERSION: u32 = 2;
+const OLDEST_VERSION: u32 = 1;
 /// Bytes of a greeting or an answer at most.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a schema at most.
@@ -40,12 +41,24 @@ pub(crate) struct Greeting {
     pub(crate) token: Option<String>,
 }
 
-/// A job's answer. A refusal and an end are the last.
+/// A greeting that has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Greeted {
+    pub(crate) greeting: Greeting,
+    /// The message of the schema.
+    pub(crate) schema: Bytes,
+    /// Whether the producer can be sent elsewhere.
+    pub(crate) follows: bool,
+}
+
+/// A job's answer. A welcome is not the last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
     /// The flow to join.
     Welcome(Welcome),
+    /// The port, at the address of this connection, where another process takes the producer.
+    Elsewhere(u16),
     /// The reason of a refusal.
     Refused(String),
     /// The rows that the job has taken.
@@ -131,19 +144,19 @@ pub(crate) fn greet(stream: &mut impl Write, greeting: &Greeting, schema: &[u8])
 }
 
 /// Receives a greeting, and the message of a schema.
-pub(crate) fn greeted(stream: &mut impl Read) -> io::Result<(Greeting, Bytes)> {
+pub(crate) fn greeted(stream: &mut impl Read) -> io::Result<Greeted> {
     let mut head = [0; 12];
     stream.read_exact(&mut head)?;
     if head[..8] != MAGIC {
         return Err(invalid("this is no producer of Millstream"));
     }
     let version = u32::from_le_bytes(std::array::from_fn(|i| head[8 + i]));
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(invalid(format!("version {version} of the wire format; here it is {VERSION}")));
     }
     let greeting = parsed(&take(stream, TEXT_BYTES_MAX)?)?;
-    let schema = take(stream, SCHEMA_BYTES_MAX)?;
-    Ok((greeting, schema.into()))
+    let schema = take(stream, SCHEMA_BYTES_MAX)?.into();
+    Ok(Greeted { greeting, schema, follows: version > OLDEST_VERSION })
 }
 
 /// Sends an answer.
@@ -172,16 +185,18 @@ mod tests {
         let greeting = Greeting { table: "bids".into(), producer: Some("a".into()), token: None };
         let mut sent = Vec::new();
         greet(&mut sent, &greeting, b"schema").unwrap();
-        assert_eq!(greeted(&mut &sent[..]).unwrap(), (greeting, Bytes::from_static(b"schema")));
+        let schema = Bytes::from_static(b"schema");
+        let whole = Greeted { greeting, schema, follows: true };
+        assert_eq!(greeted(&mut &sent[..]).unwrap(), whole);
         for length in 0..sent.len() {
             assert!(greeted(&mut &sent[..length]).is_err(), "{length} bytes");
         }
         let (mut strange, mut newer, mut long) = (sent.clone(), sent.clone(), sent);
         strange[0] = b'P';
-        newer[8] = 2;
+        newer[8] = 3;
         long[15] = 0xff;
         for (bytes, error) in
-            [(strange, "no producer of Millstream"), (newer, "version 2"), (long, "at most 65536")]
+            [(strange, "no producer of Millstream"), (newer, "version 3"), (long, "at most 65536")]
         {
             assert!(greeted(&mut &bytes[..]).unwrap_err().to_string().contains(error), "{error}");
         }
@@ -192,7 +207,8 @@ mod tests {
             registry_token: [8; 32],
             token: [9; 32],
         };
-        for sent in [Answer::Welcome(welcome), Answer::Refused("no".into()), Answer::Taken(7)] {
+        let (welcome, refused) = (Answer::Welcome(welcome), Answer::Refused("no".into()));
+        for sent in [welcome, Answer::Elsewhere(u16::MAX), refused, Answer::Taken(7)] {
             let mut bytes = Vec::new();
             answer(&mut bytes, &sent).unwrap();
             assert_eq!(answered(&mut &bytes[..]).unwrap(), sent);
@@ -203,17 +219,23 @@ mod tests {
         assert!(Frame::decode([0; HEAD_BYTES]).is_err() && Frame::decode([3; HEAD_BYTES]).is_err());
     }
 
-    /// Greeting and answers of version 1 (`tests/golden/wire`).
+    /// Greeting and answers of all versions (`tests/golden/wire`).
     #[test]
-    fn version_1_is_understood_and_written() {
-        let greeting = include_bytes!("../../../tests/golden/wire/ring-1.greeting");
-        let (found, schema) = greeted(&mut &greeting[..]).unwrap();
-        let (producer, token) = (Some("golden".into()), Some("s3cret".into()));
-        assert_eq!(found, Greeting { table: "bids".into(), producer, token });
-        assert!(arrow::ipc::root_as_message(&schema).is_ok());
-        let mut sent = Vec::new();
-        greet(&mut sent, &found, &schema).unwrap();
-        assert_eq!(sent, greeting);
+    fn each_version_is_understood_and_the_last_is_written() {
+        let greetings = [
+            &include_bytes!("../../../tests/golden/wire/ring-1.greeting")[..],
+            include_bytes!("../../../tests/golden/wire/ring-2.greeting"),
+        ];
+        for (greeting, follows) in greetings.into_iter().zip([false, true]) {
+            let found = greeted(&mut &greeting[..]).unwrap();
+            let (producer, token) = (Some("golden".into()), Some("s3cret".into()));
+            let expected = Greeting { table: "bids".into(), producer, token };
+            assert_eq!((&found.greeting, found.follows), (&expected, follows));
+            assert!(arrow::ipc::root_as_message(&found.schema).is_ok());
+            let mut sent = Vec::new();
+            greet(&mut sent, &found.greeting, &found.schema).unwrap();
+            assert_eq!(sent, greetings[1]);
+        }
         let welcome = Welcome {
             transport: Transport::Shm,
             flow: "bids/1".into(),
@@ -222,9 +244,12 @@ mod tests {
             token: std::array::from_fn(|at| 32 + at as u8),
         };
         let refused = Answer::Refused("no table 'bets': there is bids".into());
-        let answers = include_bytes!("../../../tests/golden/wire/ring-1.answers");
+        let elsewhere = Answer::Elsewhere(40_123);
+        let answers = include_bytes!("../../../tests/golden/wire/ring-2.answers");
+        let before = include_bytes!("../../../tests/golden/wire/ring-1.answers");
+        assert_eq!(answers[..before.len()], before[..], "an answer was added");
         let (mut rest, mut sent) = (&answers[..], Vec::new());
-        for expected in [Answer::Welcome(welcome), refused, Answer::Taken(5)] {
+        for expected in [Answer::Welcome(welcome), refused, Answer::Taken(5), elsewhere] {
             assert_eq!(answered(&mut rest).unwrap(), expected);
             answer(&mut sent, &expected).unwrap();
         }
@@ -234,7 +259,7 @@ mod tests {
 
     #[test]
     fn damaged_greetings_are_errors_or_other_greetings() {
-        let golden = include_bytes!("../../../tests/golden/wire/ring-1.greeting");
+        let golden = include_bytes!("../../../tests/golden/wire/ring-2.greeting");
         let mut seed = 1_u64;
         let mut next = || {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -8,7 +8,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use millstream_contract::table::{FileId, SplitSpec};
@@ -125,6 +125,13 @@ fn extent_of(file: &File) -> io::Result<Option<FileExtent>> {
     Err(io::Error::other("its length changes all the time"))
 }
 
+/// Fingerprint of this host's boot.
+fn host() -> u64 {
+    static HOST: OnceLock<u64> = OnceLock::new();
+    let read = || std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    *HOST.get_or_init(|| fingerprint(&read()))
+}
+
 /// Fingerprint of the first and the last bytes of so many.
 fn content(file: &File, length: u64) -> io::Result<u64> {
     let mut bytes = [0; 2 * HEAD_BYTES];
@@ -138,6 +145,7 @@ fn content(file: &File, length: u64) -> io::Result<u64> {
 
 fn identity(metadata: &Metadata, content: u64) -> FileId {
     FileId {
+        host: host(),
         content,
         device: metadata.dev(),
         inode: metadata.ino(),
@@ -159,9 +167,12 @@ pub(crate) fn check_same(
     };
     let Some(told_file) = told.file else { return Ok(()) };
     let (told, found, found_file) = (told.length.unwrap_or(0), found.length, found.file);
-    let is_at = |one: FileId| (one.device, one.inode);
-    let same = is_at(told_file) == is_at(found_file)
-        || (found >= told && content(file, told).is_ok_and(|content| content == told_file.content));
+    let is_in = |one: FileId| (one.host, one.device);
+    let same = match is_in(told_file) == is_in(found_file) {
+        true => told_file.inode == found_file.inode,
+        // The hosts or the mounts differ.
+        false => found < told || content(file, told).is_ok_and(|here| here == told_file.content),
+    };
     if same && found < told {
         return Err(shrunk(name, told, found));
     }

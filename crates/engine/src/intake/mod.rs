@@ -15,6 +15,7 @@ mod cutting;
 mod drain;
 mod joining;
 mod marks;
+mod news;
 mod notices;
 mod observed;
 mod order;
@@ -144,6 +145,17 @@ impl IntakeState {
     }
 }
 
+/// Whether a split is read by other processes alone.
+fn is_elsewhere(split: usize, sharing: Sharing, reading: Reading, place: Place) -> bool {
+    let Reading { process, processes, .. } = reading;
+    match sharing {
+        Sharing::Whole => split % processes != process,
+        Sharing::ByChunk => process == processes,
+        Sharing::Coordinator => place.process != 0,
+        Sharing::Reader(number) => number % processes != process,
+    }
+}
+
 /// Wakes every worker when a source has something.
 struct WakeAll {
     env: Arc<dyn Env>,
@@ -167,11 +179,6 @@ impl Intake {
     ) -> Intake {
         let now = env.now_us();
         let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
-        let elsewhere = |split: usize, sharing| match sharing {
-            Sharing::Whole => split % reading.processes != reading.process,
-            Sharing::ByChunk => reading.process == reading.processes,
-            Sharing::Coordinator => place.process != 0,
-        };
         let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
         let (mut states_of_sources, mut spare) = (Vec::new(), Vec::new());
         for origin in origins {
@@ -181,13 +188,14 @@ impl Intake {
             let low = from.as_ref().map_or(BEGINNING, |from| from.low_us);
             spare.push((source, marks::free_number(&its, from.as_ref()), origin.spare));
             states_of_sources.push(SourceState::new(place.processes, low));
+            let senders = its.iter().find_map(|split| split.senders());
             for (split, mark) in marks::marked(its, from) {
                 let sharing = match split.sharing() {
                     // There is one clock for each split.
                     Sharing::ByChunk if preparer.has_clock() => Sharing::Whole,
                     sharing => sharing,
                 };
-                let elsewhere = elsewhere(states.len(), sharing);
+                let elsewhere = is_elsewhere(states.len(), sharing, reading, place);
                 states.push(SplitState::new(elsewhere, now, mark));
                 splits.push(SplitIn {
                     name: OnceLock::from(split.name().to_string()),
@@ -202,6 +210,7 @@ impl Intake {
                 about,
                 bounded,
                 live,
+                senders,
                 preparer,
                 idle_timeout_us,
                 windowings,

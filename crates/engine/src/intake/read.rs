@@ -101,7 +101,7 @@ impl Intake {
         let bytes_max = decoding::bytes_max(self.budget.limit_bytes());
         let poll = decoding::within(bytes_max, || reader.poll_next(now, &self.waker))?;
         while let Some(notice) = reader.notice() {
-            self.notices.tell(notice);
+            self.tell_notice(split, notice)?;
         }
         let progress = reader.progress();
         let position = matches!(poll, SplitPoll::Chunk(_)).then(|| reader.position());

@@ -1,8 +1,9 @@
 //! A source as intake sees it: what it makes of chunks, and how far its splits have got together.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::table::{SourceMarks, Split};
+use crate::table::{Senders, SourceMarks, Split};
 use millstream_operators::event_time::END;
 use millstream_operators::prepare::Preparer;
 use millstream_operators::windowing::Windowing;
@@ -38,6 +39,8 @@ pub(super) struct SourceIn {
     pub(super) about: String,
     pub(super) bounded: bool,
     pub(super) live: bool,
+    /// The senders here, if other processes have senders, too.
+    pub(super) senders: Option<Arc<dyn Senders>>,
     pub(super) preparer: Preparer,
     pub(super) idle_timeout_us: Option<i64>,
     pub(super) windowings: Vec<Windowing>,

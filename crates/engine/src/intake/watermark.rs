@@ -34,8 +34,9 @@ impl Intake {
                 wakes = true;
             }
         }
-        if self.net.is_some() {
+        if let Some(net) = &self.net {
             self.tell(&mut state)?;
+            self.tell_senders(net)?;
         }
         drop(state);
         ended.into_iter().for_each(|source| self.tell_end(source));

@@ -12,7 +12,7 @@ use crate::intake::{Intake, Origin, table_names};
 use crate::network::Net;
 use crate::plan::{Operator, Plan, Source};
 use crate::pruning::Pruning;
-use crate::roles::Place;
+use crate::roles::{Place, Reading};
 use crate::settings::{Exchange, Settings};
 use crate::shared::Growing;
 use crate::sink::{RowOrder, Sink, Writers};
@@ -38,7 +38,7 @@ impl Opening<'_> {
     /// Opens the sources in the process at `place`. Also returns the tables that may grow.
     pub(super) fn origins(
         &self,
-        place: Place,
+        (place, reading): (Place, Reading),
         start_time_us: i64,
         resume: &Resume,
         checkpoints: bool,
@@ -54,6 +54,7 @@ impl Opening<'_> {
             workers: leaders,
             process: place.process,
             processes: place.processes,
+            reader: (reading.process, reading.processes),
             from: Positions::new(),
             checkpoints,
             ended: BTreeSet::new(),

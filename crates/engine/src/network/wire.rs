@@ -85,6 +85,10 @@ pub(crate) enum Kind {
     /// From the coordinator: process `number` is to read the spare split `id`. The body describes
     /// the split.
     Join,
+    /// The body is the word of the senders of source `id` in this process.
+    Senders,
+    /// To the coordinator: the body is a notice for the user.
+    Notice,
 }
 
 impl Kind {
@@ -93,7 +97,7 @@ impl Kind {
         let all = [
             Arena, Rows, Passed, Packed, Delta, Credit, Stamp, Ended, Progress, WindowRows,
             BatchRows, BatchError, Fired, Written, Awaited, Enough, Drain, ReadTo, Cut, CutAt,
-            Saved, EndCut, PartSaved, Over, Restored, Join,
+            Saved, EndCut, PartSaved, Over, Restored, Join, Senders, Notice,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -253,7 +257,7 @@ mod tests {
         }
         assert_eq!(
             (1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(),
-            Kind::Join as usize
+            Kind::Notice as usize
         );
     }
 }

@@ -36,7 +36,7 @@ impl Shared {
             Kind::Ended | Kind::ReadTo => self.note_end(process, &head)?,
             Kind::Drain => self.begin_to_drain(false)?,
             Kind::Join if process == 0 => self.note_join(&head, body)?,
-            Kind::Progress => self.intake.note_progress(process, &head)?,
+            Kind::Progress | Kind::Senders | Kind::Notice => self.hear(process, &head, body)?,
             Kind::WindowRows if net.is_coordinator() => {
                 let at = (head.count as usize, WindowId::from_word(head.rows_of));
                 // Rows bring their times along, if needed.
@@ -81,6 +81,18 @@ impl Shared {
             _ => self.take_cut_message(process, &head, body)?,
         }
         Ok(None)
+    }
+
+    /// Another process tells of a source, or the user of one.
+    fn hear(&self, process: usize, head: &Head, body: &[u8]) -> Result<()> {
+        match head.kind {
+            Kind::Progress => self.intake.note_progress(process, head),
+            Kind::Senders => self.intake.note_senders(process, head, body),
+            _ => {
+                self.intake.notices().tell(String::from_utf8_lossy(body).into_owned());
+                Ok(())
+            }
+        }
     }
 
     /// Another process has read so much of a split, and reads no more: rows may have waited.

@@ -157,10 +157,14 @@ impl Origin {
                 };
                 let mut scripts: Vec<Script> = splits.into_iter().map(script).collect();
                 if kind == 2 {
+                    // A job that goes on waits anew for the time of a batch: no split that has
+                    // records is idle meanwhile.
+                    let times = scripts.iter().flat_map(|script| &script.batches).map(|one| one.0);
+                    let idle_us = times.max().map_or(500_000, |last| (2 * last).max(500_000));
                     let silent = RecordBatch::new_empty(nothing);
-                    scripts.push(Script { batches: vec![(1_500_000, silent)] });
+                    scripts.push(Script { batches: vec![(3 * idle_us, silent)] });
                     chunks.push(vec![vec![]]);
-                    idle_timeout_us = Some(500_000);
+                    idle_timeout_us = Some(idle_us);
                 }
                 Arc::new(Scripted::new(scripts, 0).shared(sharing))
             }

@@ -1,3 +1,5 @@
+//! Wakers of slots.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Wake;
 
@@ -21,6 +23,8 @@ fn a_notice_wakes_the_readers_of_all_slots() {
     let slots = Slots::new(Layout {
         place: "channel bids".into(),
         slots: 3,
+        producers_max: 3,
+        is_coordinator: true,
         producers: 3,
         bounded: false,
         on_loss: OnLoss::Notice,

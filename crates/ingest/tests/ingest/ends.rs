@@ -101,9 +101,11 @@ fn a_damaged_batch_is_left_out_and_ends_the_stream_of_its_producer_alone() {
 fn a_damaged_last_batch_is_not_taken() {
     let mut open = Open::new(&[("bounded", "true")]);
     let mut sent = messages("bids", vec![batch(0..2), batch(2..5)]);
-    sent[2].data_body = vec![0xff; sent[2].data_body.len()].into();
+    let mut damaged = sent.remove(2);
+    damaged.data_body = vec![0xff; damaged.data_body.len()].into();
     let feeding = open.producer("a", sent);
     assert_eq!((open.next(0), open.next(0)), (JOINED, Got::Rows(vec![0, 1], None)));
+    open.send(&feeding, damaged);
     drop(feeding.sender);
     std::thread::sleep(Duration::from_millis(100));
     assert!(!feeding.answer.is_finished());

@@ -2,6 +2,7 @@
 
 mod ends;
 mod flight;
+mod processes;
 mod rings;
 
 use std::sync::Arc;

@@ -235,6 +235,7 @@ mod tests {
                         device: 1,
                         inode: u64::MAX,
                         modified: (-1, 999),
+                        host: 4,
                         content: 5,
                     }),
                     packed: true,
