@@ -79,11 +79,13 @@ fn a_damaged_batch_is_left_out_and_ends_the_stream_of_its_producer_alone() {
     // A text that is no UTF-8: only decoding sees it.
     let body = sent[2].data_body.to_vec();
     let at = body.windows(4).position(|bytes| bytes == b"text").unwrap();
-    sent[2].data_body = [&body[..at], &[0xff], &body[at + 1..]].concat().into();
+    let mut damaged = sent.remove(2);
+    damaged.data_body = [&body[..at], &[0xff], &body[at + 1..]].concat().into();
     let good = open.producer("good", messages("bids", vec![batch(7..8)]));
     assert_eq!(open.next(0), JOINED);
     let bad = open.producer("bad", sent);
     assert_eq!((open.next(1), open.next(1)), (JOINED, Got::Rows(vec![0], None)));
+    open.send(&bad, damaged);
     assert_eq!(open.next(1), Got::Rows(vec![], None));
     let status = open.end(bad).unwrap_err();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
