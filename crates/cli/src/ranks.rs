@@ -80,7 +80,7 @@ impl RankArguments {
     /// of processes was given.
     fn place(&self, is_given: bool, env: Env<'_>) -> Result<Option<Place>, String> {
         let told = match self.rank {
-            Some(rank) => Some(Told { by: "--rank", ..Told::by_hand(rank) }),
+            Some(rank) => Some(Told::alone("--rank", rank)),
             None if is_given => None,
             None => told(env)?,
         };
@@ -168,8 +168,9 @@ impl RankArguments {
 }
 
 impl Told {
-    fn by_hand(rank: usize) -> Told {
-        Told { by: "by hand", rank, of: None, on_host: None, host: None, run: None }
+    /// A number, and nothing else.
+    fn alone(by: &'static str, rank: usize) -> Told {
+        Told { by, rank, of: None, on_host: None, host: None, run: None }
     }
 }
 
@@ -229,7 +230,7 @@ fn number(env: Env<'_>, name: &str) -> Result<Option<usize>, String> {
 /// The place that the environment tells.
 fn told(env: Env<'_>) -> Result<Option<Told>, String> {
     if let Some(rank) = number(env, "MILLSTREAM_RANK")? {
-        return Ok(Some(Told { by: "MILLSTREAM_RANK", ..Told::by_hand(rank) }));
+        return Ok(Some(Told::alone("MILLSTREAM_RANK", rank)));
     }
     // Only in a step of `srun`, not in the script of a batch job.
     if let (Some(rank), Some(of)) =
@@ -246,7 +247,7 @@ fn told(env: Env<'_>) -> Result<Option<Told>, String> {
         return Ok(Some(Told { by: "Open MPI", rank, of: Some(of), on_host, host: None, run }));
     }
     if let Some(rank) = number(env, "JOB_COMPLETION_INDEX")? {
-        return Ok(Some(Told { by: "Kubernetes' Indexed Job", ..Told::by_hand(rank) }));
+        return Ok(Some(Told::alone("Kubernetes' Indexed Job", rank)));
     }
     Ok(None)
 }

@@ -91,6 +91,8 @@ impl Drop for Closing<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinHandle;
+
     use super::*;
 
     fn key(task: u64) -> Key {
@@ -101,16 +103,21 @@ mod tests {
         Ticket { flow: "f".into(), port: 1, target, credits: mpsc::unbounded_channel().0 }
     }
 
+    /// A first reader, which waits for two more.
+    async fn first_of_three(gatherings: &Arc<Gatherings>) -> JoinHandle<Seat> {
+        let gatherings = gatherings.clone();
+        let first =
+            tokio::spawn(
+                async move { gatherings.gather(&key(1), 3, Duration::from_secs(60)).await },
+            );
+        tokio::task::yield_now().await;
+        first
+    }
+
     #[tokio::test]
     async fn readers_of_a_task_find_together() {
         let gatherings = Arc::new(Gatherings::default());
-        let first = {
-            let gatherings = gatherings.clone();
-            tokio::spawn(
-                async move { gatherings.gather(&key(1), 3, Duration::from_secs(60)).await },
-            )
-        };
-        tokio::task::yield_now().await;
+        let first = first_of_three(&gatherings).await;
         let mut tickets = Vec::new();
         for _ in 0..2 {
             match gatherings.gather(&key(1), 3, Duration::from_secs(60)).await {
@@ -141,13 +148,7 @@ mod tests {
     #[tokio::test]
     async fn without_the_first_there_is_no_ticket() {
         let gatherings = Arc::new(Gatherings::default());
-        let first = {
-            let gatherings = gatherings.clone();
-            tokio::spawn(
-                async move { gatherings.gather(&key(1), 3, Duration::from_secs(60)).await },
-            )
-        };
-        tokio::task::yield_now().await;
+        let first = first_of_three(&gatherings).await;
         let Seat::Further(ticket) = gatherings.gather(&key(1), 3, Duration::from_secs(60)).await
         else {
             panic!("there is a first")
